@@ -208,9 +208,14 @@ TEST(MetricsTest, LabelsTellWhoAndHow) {
 TEST(MetricsTest, ReplicasAreToldApart) {
   service::Metrics metrics = make_metrics();
   service::Metrics::Now now;
-  now.replicas = {
-      {.running = 3, .blocks_total = 10, .blocks_free = 5, .steps = 7, .generation_tokens = 40},
-      {.running = 1, .waiting = 2, .blocks_total = 10, .blocks_free = 10, .steps = 8}};
+  now.replicas = {{.running = 3,
+                   .blocks_total = 10,
+                   .blocks_free = 5,
+                   .steps = 7,
+                   .prompt_tokens = 200,
+                   .cached_tokens = 150,
+                   .generation_tokens = 40},
+                  {.running = 1, .waiting = 2, .blocks_total = 10, .blocks_free = 10, .steps = 8}};
   now.engine = {.running = 4, .waiting = 2, .blocks_total = 20, .blocks_free = 15, .steps = 15};
   const std::string text = metrics.text(now);
   const auto value = [&](const std::string& name, const std::string& more) {
@@ -226,6 +231,9 @@ TEST(MetricsTest, ReplicasAreToldApart) {
   EXPECT_EQ(value("vllm:kv_cache_usage_perc", first), 0.5);
   EXPECT_EQ(value("vllm:gpu_cache_usage_perc", second), 0);
   EXPECT_EQ(value("vllm:generation_tokens_total", first), 40);
+  EXPECT_EQ(value("vllm:prefix_cache_queries_total", first), 200);
+  EXPECT_EQ(value("vllm:prefix_cache_hits_total", first), 150);
+  EXPECT_THAT(text, testing::Not(HasSubstr("vllm:prefix_cache_queries_total{model_name=\"m\"} ")));
   EXPECT_THAT(text, testing::Not(HasSubstr("vllm:num_requests_running{model_name=\"m\"} ")));
   EXPECT_EQ(value("vllm:request_params_n_count", ""), 0) << "those of requests are of all replicas";
   const auto types = types_in(text);
@@ -233,6 +241,23 @@ TEST(MetricsTest, ReplicasAreToldApart) {
   EXPECT_EQ(types.at("fastdeploy:engine_steps_total"), "counter");
   now.replicas.pop_back();
   EXPECT_THAT(metrics.text(now), testing::Not(HasSubstr("fastdeploy:engine_")));
+}
+
+// vLLM's family has each end of a sequence; FastDeploy's has good ones alone.
+TEST(MetricsTest, FailuresCountAmongTheEndsOfVllm) {
+  service::Metrics metrics = make_metrics();
+  metrics.sequence_ended({Finish::kCancelled, 0, 0, 0, 0});
+  for (int i = 0; i < 2; ++i) metrics.sequence_ended({Finish::kExhausted, 0, 0, 0, 0});
+  const auto value = [text = metrics.text({})](const char* name, const char* reason,
+                                               const char* more) {
+    return value_of(
+        text, fmt::format("{}{{finished_reason=\"{}\",model_name=\"m\"{}}}", name, reason, more));
+  };
+  const char *ends = "vllm:request_success_total", *engine = ",engine=\"0\"";
+  EXPECT_EQ(value(ends, "stop", engine), 0);
+  EXPECT_EQ(value(ends, "abort", engine), 1);
+  EXPECT_EQ(value(ends, "error", engine), 2);
+  EXPECT_EQ(value("fastdeploy:request_failure_total", "exhausted", ""), 2);
 }
 
 TEST(MetricsTest, EachRefusalCountsForItsReason) {

@@ -217,7 +217,11 @@ http::HttpHooks Server::Impl::hooks() {
   };
   hooks.refuse = [this](const http::HttpRequest& request) { return refuse(request); };
   hooks.lane = [this](const http::HttpRequest& request) { return current()->table.lane(request); };
-  hooks.headers = [this](const http::HttpRequest& request) { return cors.headers(request); };
+  hooks.headers = [this](const http::HttpRequest& request) {
+    http::HttpHeaders all = cors.headers(request);
+    for (auto& header : messages::messages_headers(request)) all.push_back(std::move(header));
+    return all;
+  };
   hooks.record = [journal = config.journal,
                   log = config.access_log](const http::HttpRecord& record) {
     if (log) http::log_access(record);

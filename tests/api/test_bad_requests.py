@@ -89,7 +89,11 @@ for name in ("prompt_embeds", "suffix"):  # 32, 44
 chat("use_beam_search", True, UNSUPPORTED)
 chat("echo", True, UNSUPPORTED)
 chat("detokenize", False, UNSUPPORTED)
-chat("return_tokens_as_token_ids", True, UNSUPPORTED)
+chat("return_tokens_as_token_ids", 1)
+for name in ("logprob_token_ids", "repetition_detection"):
+    chat(name, [1], UNSUPPORTED)
+chat("truncation_side", "middle")
+chat("response_format", {"type": "json_object", "grammar": "a"}, UNSUPPORTED)
 chat("response_format", {"type": "json_schema"})
 for kind in ("grammar", ""):
     chat("response_format", {"type": kind}, UNSUPPORTED)

@@ -9,6 +9,7 @@ import pytest
 from edge import Edge, long_demo
 
 ADMIN = {"Authorization": "Bearer operators-key"}
+CLIENT = {"Authorization": "Bearer clients-key"}
 
 
 def call(server, method, path, body=None, headers=None):
@@ -34,13 +35,17 @@ def control(server, method, path, body=None):
     return status, json.loads(text) if text else None
 
 
+def controlled_client(server, **options):
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="clients-key", max_retries=0, timeout=60,
+                         **options)
+
+
 class Stream(threading.Thread):
     """A long streamed answer of the client's; `error` is how it ended."""
 
     def __init__(self, server, name, n=1):
         super().__init__(daemon=True)
-        self.client = openai.OpenAI(base_url=server.url + "/v1", api_key="clients-key", max_retries=0,
-                                    timeout=60, default_headers={"X-Request-Id": name})
+        self.client = controlled_client(server, default_headers={"X-Request-Id": name})
         self.begun, self.error, self.n, self.id = threading.Event(), None, n, None
         self.start()
         assert self.begun.wait(30)
@@ -100,6 +105,31 @@ def controlled_load(server):
         return json.loads(text)["server_load"] if status == 200 else -1
     server.eventually(lambda: running() == 0, 20)
     return running()
+
+
+def test_a_pause_may_wait(controlled):
+    for query, param, status in (("mode=keep", "mode", 501), ("mode=never", "mode", 400),
+                                 ("modus=wait", "modus", 400)):
+        code, answer = control(controlled, "POST", f"/pause?{query}")
+        assert (code, answer["error"]["param"]) == (status, param)
+    assert control(controlled, "GET", "/is_paused") == (200, {"is_paused": False})
+    short = controlled_client(controlled)
+    text = []
+    waits = threading.Thread(target=lambda: text.append(short.completions.create(
+        model="default", prompt="Count:", max_tokens=1500, extra_body={"ignore_eos": True})))
+    waits.start()
+    controlled.eventually(lambda: json.loads(
+        call(controlled, "GET", "/load", headers=CLIENT)[1])["server_load"] == 1, 20)
+    status, answer = control(controlled, "POST", "/pause?mode=wait")
+    assert status == 200 and answer["result"] == {"is_paused": True, "aborted": []}
+    waits.join(20)
+    assert text[0].usage.completion_tokens == 1500
+    assert control(controlled, "POST", "/resume")[0] == 200
+    stream = Stream(controlled, "endless")
+    status, answer = control(controlled, "POST", "/pause?wait_for_inflight_requests=true&timeout=0.1")
+    assert [one["req_id"] for one in answer["result"]["aborted"]] == ["cmpl-endless"]
+    stream.join(20)
+    assert control(controlled, "POST", "/resume")[0] == 200
 
 
 def test_pause_and_resume(controlled):

@@ -82,6 +82,40 @@ def test_thinking(claude):
     assert "Paris" in again.content[0].text
 
 
+def test_thinking_may_be_left_out(claude):
+    thinking = {"type": "adaptive"}
+    whole = create(claude, SUM, extra_body={"thinking": thinking})
+    hidden = create(claude, SUM, extra_body={"thinking": {**thinking, "display": "omitted"}})
+    assert [block.type for block in hidden.content] == ["thinking", "text"]
+    assert hidden.content[0].thinking == "" and hidden.content[1].text == whole.content[1].text
+    without = create(claude, SUM, extra_body={"thinking": thinking, "include_reasoning": False})
+    assert [block.type for block in without.content] == ["text"]
+    assert without.content[0].text == whole.content[1].text
+    assert without.usage.output_tokens == whole.usage.output_tokens
+
+
+def test_the_id_of_a_request(claude):
+    reply = claude.messages.with_raw_response.create(
+        **greedy(CAPITAL, extra_body={"request_id": "mine"}))
+    assert reply.request_id and reply.parse().id == "msg_mine"
+    with pytest.raises(anthropic.BadRequestError) as caught:
+        create(claude, CAPITAL, extra_body={"return_token_ids": True})
+    assert caught.value.request_id and "return_token_ids" in caught.value.body["error"]["message"]
+
+
+def test_messages_of_one_role_are_one_turn(claude):
+    apart = [{"role": "user", "content": "What is the capital"},
+             {"role": "user", "content": "of France?"}]
+    together = [{"role": "user", "content": [{"type": "text", "text": one["content"]}
+                                             for one in apart]}]
+    counts = [claude.messages.count_tokens(model="demo", messages=messages).input_tokens
+              for messages in (apart, together)]
+    assert counts[0] == counts[1]
+    strict = ("{% for m in messages %}{% if loop.index0 % 2 != (m.role == 'assistant') %}"
+              "{{ raise_exception('roles must alternate') }}{% endif %}{{ m.content }}{% endfor %}")
+    create(claude, apart, max_tokens=2, extra_body={"chat_template": strict})
+
+
 def test_stops(claude):
     reply = create(claude, CAPITAL, stop_sequences=["Paris"])
     assert reply.stop_reason == "stop_sequence" and reply.stop_sequence == "Paris"

@@ -1,5 +1,6 @@
 """Ollama's API through its own client."""
 import json
+import urllib.request
 
 import ollama
 import pytest
@@ -50,6 +51,15 @@ def test_a_prompt(client):
     assert "".join(part.response for part in streamed) == whole.response
     raw = client.generate("demo", "The capital of", raw=True, options={**GREEDY, "num_predict": 3})
     assert raw.done_reason == "length" and raw.eval_count == 3
+
+
+def test_a_prompt_of_the_client_in_go(server):
+    body = {"model": "demo", "prompt": CAPITAL[0]["content"], "suffix": "", "system": "", "template": "",
+            "options": None, "stream": False}
+    request = urllib.request.Request(server.url + "/api/generate", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as response:
+        assert json.load(response)["done"]
 
 
 def test_a_tool_and_its_result(client):

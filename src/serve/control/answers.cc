@@ -12,6 +12,16 @@ http::HttpResponse success(const http::HttpRequest& request, Json result) {
                               {"result", std::move(result)}});
 }
 
+http::HttpResponse failure(const Error& error) {
+  const int status = error.code == Code::kInvalid       ? 400
+                     : error.code == Code::kUnsupported ? 501
+                     : error.code == Code::kCancelled   ? 503
+                                                        : 500;
+  http::ApiError out = http::api_error(status, error.what);
+  out.param = error.field;
+  return http::error_response(out);
+}
+
 Json aborted_json(const std::vector<service::Aborted>& aborted) {
   Json list = Json::array();
   for (const service::Aborted& one : aborted)

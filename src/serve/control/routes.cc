@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "serve/control/abort_body.h"
 #include "serve/control/answers.h"
+#include "serve/control/pause_routes.h"
 #include "serve/control/upkeep_routes.h"
 #include "serve/http/api_error.h"
 #include "serve/openai/body.h"
@@ -15,12 +16,6 @@ using http::HttpResponse;
 using service::Service;
 
 using Control = HttpResponse (*)(Service&, const HttpRequest&);
-
-HttpResponse pause(Service& service, const HttpRequest& request) {
-  const auto aborted = service.pause();
-  log_control(request, aborted.size());
-  return success(request, {{"is_paused", true}, {"aborted", aborted_json(aborted)}});
-}
 
 HttpResponse resume(Service& service, const HttpRequest& request) {
   service.resume();
@@ -105,7 +100,6 @@ struct Entry {
 };
 
 constexpr Entry kControls[] = {
-    {"POST", "/v1/pause", pause},
     {"POST", "/v1/resume", resume},
     {"GET", "/v1/is_paused", is_paused},
     {"POST", "/v1/abort_requests", abort_requests},
@@ -113,7 +107,6 @@ constexpr Entry kControls[] = {
     {"POST", "/controller/scheduler", scheduler},
     {"POST", "/controller/reset_scheduler", scheduler},
     // vLLM's.
-    {"POST", "/pause", pause},
     {"POST", "/resume", resume},
     {"GET", "/is_paused", is_paused},
     {"POST", "/inference/v1/abort_requests", abort_request_ids},
@@ -153,8 +146,9 @@ std::vector<http::Route> control_routes(service::ProtocolContext& context,
           if (control == resume && upkeep && upkeep->keeps_paused())
             return reply->send(kept_paused(service, *upkeep));
           reply->send(control(service, request));
-          if (control == pause && upkeep) upkeep->restate();
         });
+  for (http::Route& route : pause_routes(context.service, upkeep))
+    routes.push_back(std::move(route));
   for (http::Route& route : upkeep_routes(upkeep)) routes.push_back(std::move(route));
   for (const Absent& absent : kAbsent)
     add(absent.method, absent.path, [why = absent.why](const HttpRequest& request, auto reply) {

@@ -2,32 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <string>
 
 #include "base/log.h"
-#include "serve/http/head.h"
+#include "serve/control/query.h"
 
 namespace skiff::control {
 namespace {
 
 constexpr size_t kMaxText = 4096;
-constexpr double kWaitSeconds = 60, kMaxWaitSeconds = 3600;
-
-Error invalid(std::string_view field, std::string what) {
-  return {Code::kInvalid, std::move(what), std::string(field)};
-}
-
-// Calls part(text) for each part between separators, while it returns ok.
-template <class Part>
-Status for_each(std::string_view text, char separator, Part part) {
-  while (!text.empty()) {
-    const size_t end = text.find(separator);
-    if (const Status good = part(text.substr(0, end)); !good) return good;
-    text.remove_prefix(end == text.npos ? text.size() : end + 1);
-  }
-  return ok();
-}
 
 Status add_tag(engine::Parts& parts, std::string_view tag) {
   if (tag == "weight" || tag == "weights")
@@ -45,7 +28,7 @@ class QueryReader {
   Status take(std::string_view key, const std::string& value) {
     if (key == "tags") {
       tagged_ = true;
-      return for_each(value, ',', [&](std::string_view tag) { return add_tag(tags_, tag); });
+      return for_each_part(value, ',', [&](std::string_view tag) { return add_tag(tags_, tag); });
     }
     if (key == "level") {
       if (value == "1" || value == "2") return ok();
@@ -58,7 +41,7 @@ class QueryReader {
       query_.ending.waits = value == "wait";
       return ok();
     }
-    if (key == "timeout") return take_timeout(value);
+    if (key == "timeout") return read_seconds(value, query_.ending.seconds);
     return invalid(key, fmt::format("there is no parameter \"{}\"; there are tags, level, mode and "
                                     "timeout",
                                     escaped(key, 80)));
@@ -70,16 +53,6 @@ class QueryReader {
   bool names_nothing() const { return tagged_ && !tags_.any(); }
 
  private:
-  Status take_timeout(const std::string& value) {
-    double seconds = -1;
-    const char* const end = value.data() + value.size();
-    const auto read = std::from_chars(value.data(), end, seconds);
-    if (read.ec != std::errc() || read.ptr != end || !(seconds >= 0 && seconds <= kMaxWaitSeconds))
-      return invalid("timeout", fmt::format("timeout must be 0 to {} seconds", kMaxWaitSeconds));
-    query_.ending.seconds = seconds;
-    return ok();
-  }
-
   UpkeepQuery query_{.parts = {.weights = true, .kv = true},
                      .ending = {.waits = false, .seconds = kWaitSeconds}};
   engine::Parts tags_;
@@ -96,15 +69,11 @@ Result<std::string> text_of(const OrderedJson& value, const char* key) {
 }  // namespace
 
 Result<UpkeepQuery> read_upkeep_query(std::string_view query) {
-  if (query.size() > kMaxText) return invalid("", "the query is too long");
   QueryReader reader;
-  const Status read = for_each(query, '&', [&](std::string_view pair) -> Status {
-    const size_t equals = pair.find('=');
-    const auto value = http::percent_decoded(equals == pair.npos ? "" : pair.substr(equals + 1));
-    const std::string_view key = pair.substr(0, equals);
-    if (!value) return invalid(key, "the query has a malformed escape");
-    return reader.take(key, *value);
-  });
+  const Status read =
+      read_query(query, [&](std::string_view key, const std::string& value) -> Status {
+        return reader.take(key, value);
+      });
   if (!read) return read.error();
   if (reader.names_nothing()) return invalid("tags", "tags names nothing");
   return reader.result();

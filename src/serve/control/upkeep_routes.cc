@@ -22,16 +22,6 @@ using Task = std::function<HttpResponse(Upkeep&)>;
 // What a request asks for, or why it is refused.
 using Wish = std::variant<Task, HttpResponse>;
 
-HttpResponse failure(const Error& error) {
-  const int status = error.code == Code::kInvalid       ? 400
-                     : error.code == Code::kUnsupported ? 501
-                     : error.code == Code::kCancelled   ? 503
-                                                        : 500;
-  http::ApiError out = http::api_error(status, error.what);
-  out.param = error.field;
-  return http::error_response(out);
-}
-
 Json parts_json(engine::Parts parts) {
   Json names = Json::array();
   if (parts.weights) names.push_back("weight");

@@ -141,7 +141,7 @@ HttpHeaders Cors::headers(const HttpRequest& request) const {
   out.emplace_back("Access-Control-Allow-Origin", any ? kAny : origin);
   if (config_.credentials) out.emplace_back("Access-Control-Allow-Credentials", "true");
   if (!is_preflight(request)) {
-    out.emplace_back("Access-Control-Expose-Headers", "x-request-id, retry-after");
+    out.emplace_back("Access-Control-Expose-Headers", "x-request-id, request-id, retry-after");
     return out;
   }
   // "*" would not cover Authorization, so each requested header is allowed by its name.

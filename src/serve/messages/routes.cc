@@ -6,6 +6,8 @@
 namespace skiff::messages {
 namespace {
 
+constexpr char kPath[] = "/v1/messages";
+
 constexpr turn::FieldName kRenamed[] = {{"stop", "stop_sequences"},
                                         {"reasoning_effort", "output_config.effort"},
                                         {"response_format", "output_config.format"},
@@ -27,8 +29,8 @@ class Protocol : public turn::TurnProtocol {
   }
 
   std::unique_ptr<turn::TurnWriter> writer(turn::TurnInfo info,
-                                           const turn::TurnBody&) const override {
-    return make_writer(std::move(info));
+                                           const turn::TurnBody& body) const override {
+    return make_writer(std::move(info), body);
   }
 
  private:
@@ -37,10 +39,15 @@ class Protocol : public turn::TurnProtocol {
 
 }  // namespace
 
+http::HttpHeaders messages_headers(const http::HttpRequest& request) {
+  if (request.path != kPath && !request.path.starts_with(std::string(kPath) + "/")) return {};
+  return {{"request-id", request.request_id}};
+}
+
 std::vector<http::Route> messages_routes(service::ProtocolContext& context,
                                          const http::ApiKeys& keys) {
   static const Protocol answers(/*counts=*/false), counts(/*counts=*/true);
-  return {turn::turn_route("/v1/messages", answers, context, keys),
+  return {turn::turn_route(kPath, answers, context, keys),
           turn::count_route("/v1/messages/count_tokens", "input_tokens", counts, context)};
 }
 

@@ -9,6 +9,9 @@
 
 namespace skiff::messages {
 
+// Headers of every reply on these paths: Anthropic's clients read the request's id by this name.
+http::HttpHeaders messages_headers(const http::HttpRequest& request);
+
 std::vector<http::Route> messages_routes(service::ProtocolContext& context,
                                          const http::ApiKeys& keys);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,21 +35,40 @@ Result<std::string> text_of(const OrderedJson& value, const std::string& place) 
   return text;
 }
 
+std::optional<Error> check_message(const OrderedJson& message, const std::string& place) {
+  const OrderedJson *role = member(message, "role"), *content = member(message, "content");
+  if (!role || (*role != "user" && *role != "assistant" && *role != "system"))
+    return invalid("messages", place + ".role must be \"user\" or \"assistant\"");
+  if (!content || !(content->is_string() || content->is_array()))
+    return invalid("messages", place + ".content must be a string or a list of blocks");
+  return std::nullopt;
+}
+
+// Messages of one role that follow each other are one turn, as Anthropic's service has it: the
+// message with the blocks of all of them. Many templates refuse two turns of one role.
+OrderedJson one_turn(std::span<const OrderedJson> messages) {
+  OrderedJson blocks = OrderedJson::array();
+  for (const OrderedJson& message : messages) {
+    const OrderedJson& content = message["content"];
+    if (content.is_array())
+      blocks.insert(blocks.end(), content.begin(), content.end());
+    else if (content != "")
+      blocks.push_back({{"type", "text"}, {"text", content}});
+  }
+  return {{"role", messages.front()["role"]}, {"content", std::move(blocks)}};
+}
+
 // The messages of a chat that stand for one message, which may hold several results of tools.
 class Translator {
  public:
+  // `message` has passed check_message().
   std::optional<Error> add(const OrderedJson& message, const std::string& place) {
-    const OrderedJson* role = member(message, "role");
-    const OrderedJson* content = member(message, "content");
-    if (!role || (*role != "user" && *role != "assistant" && *role != "system"))
-      return invalid("messages", place + ".role must be \"user\" or \"assistant\"");
-    if (!content || !(content->is_string() || content->is_array()))
-      return invalid("messages", place + ".content must be a string or a list of blocks");
-    if (content->is_string()) {
-      chat_.push_back({{"role", *role}, {"content", *content}});
+    const OrderedJson &role = message["role"], &content = message["content"];
+    if (content.is_string()) {
+      chat_.push_back({{"role", role}, {"content", content}});
       return std::nullopt;
     }
-    return *role == "assistant" ? assistant(*content, place) : user(*role, *content, place);
+    return role == "assistant" ? assistant(content, place) : user(role, content, place);
   }
 
   OrderedJson take() { return std::move(chat_); }
@@ -149,6 +169,23 @@ class Translator {
   std::vector<std::string> call_ids_;  // those of the latest message with calls
 };
 
+std::optional<Error> add_turns(const std::vector<OrderedJson>& messages, Translator& translator) {
+  const auto place = [](size_t i) { return fmt::format("messages[{}]", i); };
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (auto error = check_message(messages[i], place(i))) return error;
+  for (size_t begin = 0, end = 0; begin < messages.size(); begin = end) {
+    const OrderedJson& role = messages[begin]["role"];
+    for (end = begin + 1; end < messages.size(); ++end)
+      if (role == "system" || messages[end]["role"] != role) break;
+    auto error = end == begin + 1
+                     ? translator.add(messages[begin], place(begin))
+                     : translator.add(one_turn(std::span(messages).subspan(begin, end - begin)),
+                                      fmt::format("{} to [{}]", place(begin), end - 1));
+    if (error) return error;
+  }
+  return std::nullopt;
+}
+
 Result<OrderedJson> chat_messages(const OrderedJson& body) {
   Translator translator;
   if (const OrderedJson* system = member(body, "system")) {
@@ -160,8 +197,8 @@ Result<OrderedJson> chat_messages(const OrderedJson& body) {
   if (!messages) return Error{Code::kNotFound, "messages is required", "messages"};
   if (!messages->is_array() || messages->empty())
     return invalid("messages", "messages must be a list with at least one message");
-  for (size_t i = 0; i < messages->size(); ++i)
-    if (auto error = translator.add((*messages)[i], fmt::format("messages[{}]", i))) return *error;
+  if (auto error = add_turns(messages->get_ref<const OrderedJson::array_t&>(), translator))
+    return *error;
   return translator.take();
 }
 
@@ -180,6 +217,11 @@ Result<OrderedJson> chat_tools(const OrderedJson& tools) {
     if (!name || !name->is_string()) return invalid("tools", "tools has a tool without a name");
     OrderedJson function = {{"name", *name}};
     if (const OrderedJson* words = member(tool, "description")) function["description"] = *words;
+    if (schema && !schema->is_object())
+      return invalid("tools",
+                     fmt::format("tools has {} with an input_schema that must be an object, "
+                                 "but is {}",
+                                 described(*name), described(*schema)));
     if (schema) function["parameters"] = *schema;
     if (const OrderedJson* strict = member(tool, "strict")) function["strict"] = *strict;
     out.push_back({{"type", "function"}, {"function", std::move(function)}});
@@ -228,9 +270,23 @@ std::optional<Error> set_tool_choice(const OrderedJson& choice, OrderedJson& cha
     return invalid("tool_choice",
                    "tool_choice must be of type auto, any, none, or tool with a name, but is " +
                        described(choice));
-  if (const OrderedJson* sole = member(choice, "disable_parallel_tool_use"))
-    chat["parallel_tool_calls"] = *sole != true;
+  const OrderedJson* sole = member(choice, "disable_parallel_tool_use");
+  if (!sole) return std::nullopt;
+  if (!sole->is_boolean())
+    return invalid(
+        "tool_choice",
+        "tool_choice.disable_parallel_tool_use must be true or false, but is " + described(*sole));
+  chat["parallel_tool_calls"] = *sole != true;
   return std::nullopt;
+}
+
+// What an answer shows of its reasoning. What is said of `thinking` besides is the chat's.
+std::optional<Error> check_display(const OrderedJson& body) {
+  const OrderedJson* thinking = member(body, "thinking");
+  const OrderedJson* display = thinking ? member(*thinking, "display") : nullptr;
+  if (!display || *display == "summarized" || *display == "omitted") return std::nullopt;
+  return invalid("thinking", "thinking.display must be \"summarized\" or \"omitted\", but is " +
+                                 described(*display));
 }
 
 // These fields become another one, or none; all others are passed on as they are.
@@ -257,6 +313,7 @@ Result<OrderedJson> to_chat(const OrderedJson& body, bool counts) {
   }
   if (const OrderedJson* choice = member(body, "tool_choice"))
     if (auto error = set_tool_choice(*choice, chat)) return *error;
+  if (auto error = check_display(body)) return *error;
   if (const OrderedJson* stops = member(body, "stop_sequences")) chat["stop"] = *stops;
   if (auto error = set_output(body, chat)) return *error;
   for (const char* hosted : {"mcp_servers", "container"})

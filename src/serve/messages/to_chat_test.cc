@@ -85,6 +85,46 @@ TEST(MessagesToChat, AMessageOfTheAssistantAtTheEndIsContinued) {
   EXPECT_EQ(continued(R"({"role": "user", "content": "you"})"), nullptr);
 }
 
+TEST(MessagesToChat, MessagesOfOneRoleAreOneTurn) {
+  EXPECT_EQ(chat(R"({"messages": [{"role": "user", "content": "a"},
+      {"role": "user", "content": [{"type": "text", "text": "b"}]},
+      {"role": "assistant", "content": "c"}, {"role": "assistant", "content": ""},
+      {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "f", "input": {}}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "r"}]},
+      {"role": "user", "content": "d"}]})"),
+            chat(R"({"messages": [
+      {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+      {"role": "assistant", "content": [{"type": "text", "text": "c"},
+        {"type": "tool_use", "id": "1", "name": "f", "input": {}}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "r"},
+        {"type": "text", "text": "d"}]}]})"));
+  const OrderedJson begun = chat(R"({"messages": [{"role": "user", "content": "hi"},
+      {"role": "assistant", "content": "["}, {"role": "assistant", "content": "1"}]})");
+  EXPECT_EQ(begun["messages"].size(), 2u);
+  EXPECT_EQ(begun["continue_final_message"], true);
+  EXPECT_EQ(chat(R"({"messages": [{"role": "system", "content": "a"},
+      {"role": "system", "content": "b"}, {"role": "user", "content": "c"}]})")["messages"]
+                .size(),
+            3u);
+  const auto wrong = to_chat(OrderedJson::parse(R"({"messages": [{"role": "user", "content": "a"},
+      {"role": "user", "content": [{"type": "image"}]}]})"),
+                             /*counts=*/true);
+  ASSERT_FALSE(wrong);
+  EXPECT_TRUE(wrong.error().what.starts_with("messages[0] to [1].content")) << wrong.error().what;
+}
+
+TEST(MessagesToChat, WrongTypesAreNoOtherMeaning) {
+  const auto with = [](const std::string& field) {
+    return refused((R"({"messages": [{"role": "user", "content": "hi"}], )" + field + "}").c_str());
+  };
+  EXPECT_EQ(with(R"("tool_choice": {"type": "auto", "disable_parallel_tool_use": "x"})"),
+            "tool_choice");
+  EXPECT_EQ(with(R"("tools": [{"name": "f", "input_schema": 5}])"), "tools");
+  EXPECT_EQ(with(R"("tools": [{"name": "f", "input_schema": null}])"), "none");
+  EXPECT_EQ(with(R"("thinking": {"type": "enabled", "display": "hidden"})"), "thinking");
+  EXPECT_EQ(with(R"("thinking": {"type": "enabled", "display": "omitted"})"), "none");
+}
+
 TEST(MessagesToChat, ToolsAndTheirChoice) {
   const OrderedJson out = chat(R"({"messages": [{"role": "user", "content": "hi"}],
       "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "null"}}},

@@ -1,6 +1,7 @@
 #include "serve/messages/writer.h"
 
 #include "base/json_writer.h"
+#include "serve/turn/items.h"
 
 namespace skiff::messages {
 namespace {
@@ -56,7 +57,8 @@ const char* error_type(int status) {
 
 class Writer : public turn::TurnWriter {
  public:
-  explicit Writer(turn::TurnInfo info) : info_(std::move(info)) {}
+  Writer(turn::TurnInfo info, bool omits_thinking)
+      : info_(std::move(info)), omits_thinking_(omits_thinking) {}
 
   std::string open() override {
     std::string data;
@@ -116,7 +118,8 @@ class Writer : public turn::TurnWriter {
     switch (event.part) {
       case Part::kReasoning:
         enter(Block::kThinking, R"({"type":"thinking","thinking":"","signature":""})", out);
-        return delta("thinking_delta", "thinking", event.text, out);
+        if (!omits_thinking_) delta("thinking_delta", "thinking", event.text, out);
+        return;
       case Part::kContent:
         enter(Block::kText, R"({"type":"text","text":""})", out);
         return delta("text_delta", "text", event.text, out);
@@ -197,7 +200,7 @@ class Writer : public turn::TurnWriter {
   }
 
   // True if there are calls.
-  static bool write_content(const answer::AnswerEvents& events, JsonWriter& json) {
+  bool write_content(const answer::AnswerEvents& events, JsonWriter& json) const {
     bool calls = false;
     json.key("content").open_array();
     for (const WholeBlock& block : blocks_of(events)) {
@@ -208,12 +211,13 @@ class Writer : public turn::TurnWriter {
     return calls;
   }
 
-  static void write_block(const WholeBlock& block, JsonWriter& json) {
+  void write_block(const WholeBlock& block, JsonWriter& json) const {
     json.open_object().key("type");
     if (block.kind == Block::kText) {
       json.string("text").key("text").string(block.text);
     } else if (block.kind == Block::kThinking) {
-      json.string("thinking").key("thinking").string(block.text);
+      json.string("thinking").key("thinking");
+      json.string(omits_thinking_ ? std::string() : block.text);
       json.key("signature").string(kSignature);
     } else {
       // Arguments that max_tokens has cut off are no JSON.
@@ -225,14 +229,17 @@ class Writer : public turn::TurnWriter {
   }
 
   const turn::TurnInfo info_;
+  const bool omits_thinking_;
   Block block_ = Block::kNone;
   int index_ = 0, calls_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<turn::TurnWriter> make_writer(turn::TurnInfo info) {
-  return std::make_unique<Writer>(std::move(info));
+std::unique_ptr<turn::TurnWriter> make_writer(turn::TurnInfo info, const turn::TurnBody& body) {
+  const OrderedJson* thinking = turn::member(body.json, "thinking");
+  const OrderedJson* display = thinking ? turn::member(*thinking, "display") : nullptr;
+  return std::make_unique<Writer>(std::move(info), display && *display == "omitted");
 }
 
 std::string error_text(const http::ApiError& error, const std::string& request_id) {

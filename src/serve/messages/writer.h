@@ -7,7 +7,8 @@
 
 namespace skiff::messages {
 
-std::unique_ptr<turn::TurnWriter> make_writer(turn::TurnInfo info);
+// With thinking.display "omitted" in the request, blocks of thinking are empty.
+std::unique_ptr<turn::TurnWriter> make_writer(turn::TurnInfo info, const turn::TurnBody& body);
 
 // {"type": "error", "error": {"type", "message"}, "request_id"}.
 std::string error_text(const http::ApiError& error, const std::string& request_id);

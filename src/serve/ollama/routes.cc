@@ -114,6 +114,7 @@ http::HttpResponse show(const Shared& shared, const http::HttpRequest& request) 
   const auto json = openai::read_body(request);
   if (const auto* error = std::get_if<http::ApiError>(&json)) return refuse(*error);
   const OrderedJson& body = *std::get<JsonOwner<OrderedJson>>(json);
+  if (auto error = check_model_name(body)) return refuse(http::api_error(*error, "model"));
   if (auto error = openai::check_model(shared.context.admission, model_name(body)))
     return refuse(*error);
   const std::string& arch = shared.card.architecture;
@@ -142,6 +143,8 @@ http::Route generation(const char* path, Endpoint endpoint, const Protocol& prot
     if (request.body.size() <= kMaxLoading) {
       const auto body = parse_ordered_json(request.body);
       if (body && (*body).is_object() && only_loads(*body, endpoint)) {
+        if (auto error = check_model_name(*body))
+          return reply->send(refuse(http::api_error(*error, "model")));
         const std::string name = model_name(*body);
         if (auto error = openai::check_model(shared->context.admission, name))
           return reply->send(refuse(*error));

@@ -198,6 +198,11 @@ std::optional<Error> add_messages(const OrderedJson& body, OrderedJson& chat) {
   return std::nullopt;
 }
 
+// Ollama's own client writes each field of a generation, also those that its user left empty.
+bool says_nothing(const OrderedJson& value) {
+  return value == "" || (value.is_array() && value.empty());
+}
+
 std::optional<Error> add_prompt(const OrderedJson& body, OrderedJson& chat) {
   const OrderedJson *prompt = member(body, "prompt"), *system = member(body, "system");
   if (!prompt) return Error{Code::kNotFound, "prompt is required", "prompt"};
@@ -206,10 +211,12 @@ std::optional<Error> add_prompt(const OrderedJson& body, OrderedJson& chat) {
       return invalid(name, fmt::format("{} must be a string, but is {}", name, described(*value)));
   if (auto error = refuse_images(body, "the request")) return error;
   for (const char* field : {"suffix", "context"})
-    if (const OrderedJson* value = member(body, field); value && !value->empty())
+    if (const OrderedJson* value = member(body, field); value && !says_nothing(*value))
       return unsupported(field, fmt::format("{} is not supported", field));
   History history;
   const OrderedJson* raw = member(body, "raw");
+  if (raw && !raw->is_boolean())
+    return invalid("raw", "raw must be true or false, but is " + described(*raw));
   const bool is_raw = raw && *raw == true;
   if (is_raw) chat["disable_chat_template"] = true;
   if (system && !is_raw && !system->get_ref<const std::string&>().empty())
@@ -236,6 +243,13 @@ std::string model_name(const OrderedJson& body) {
   return name;
 }
 
+std::optional<Error> check_model_name(const OrderedJson& body) {
+  for (const char* field : {"model", "name"})
+    if (const OrderedJson* name = member(body, field); name && !name->is_string())
+      return invalid(field, fmt::format("{} must be a string, but is {}", field, described(*name)));
+  return std::nullopt;
+}
+
 bool only_loads(const OrderedJson& body, Endpoint endpoint) {
   const OrderedJson* input = member(body, endpoint == Endpoint::kChat ? "messages" : "prompt");
   if (!input) return true;
@@ -243,6 +257,7 @@ bool only_loads(const OrderedJson& body, Endpoint endpoint) {
 }
 
 Result<OrderedJson> to_chat(const OrderedJson& body, Endpoint endpoint) {
+  if (auto wrong = check_model_name(body)) return *wrong;
   OrderedJson chat = OrderedJson::object();
   for (const auto& [name, value] : body.items())
     if (!lists(kOwn, name)) chat[name] = value;

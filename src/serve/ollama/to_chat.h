@@ -1,5 +1,8 @@
 // serve/ollama/to_chat.h -- a request of Ollama's API as the body of a chat completion.
 #pragma once
+#include <optional>
+#include <string>
+
 #include "base/json.h"
 #include "base/result.h"
 
@@ -16,5 +19,7 @@ bool only_loads(const OrderedJson& body, Endpoint endpoint);
 
 // A name as Ollama's clients write it, without the tag that they add: "demo:latest" is "demo".
 std::string model_name(const OrderedJson& body);
+// An Error where the body's name of a model is no string, which must not pass for none.
+std::optional<Error> check_model_name(const OrderedJson& body);
 
 }  // namespace skiff::ollama

@@ -75,6 +75,22 @@ TEST(OllamaToChat, PromptsAreMessages) {
   EXPECT_EQ(raw["response_format"]["type"], "json_object");
 }
 
+// The body of Ollama's client in Go, which leaves out no field of a prompt.
+TEST(OllamaToChat, EmptyFieldsCountAsAbsent) {
+  const OrderedJson out = translated(R"({"model": "demo", "prompt": "hi", "suffix": "",
+      "system": "", "template": "", "context": [], "options": null, "stream": false})",
+                                     Endpoint::kGenerate);
+  EXPECT_EQ(out, OrderedJson::parse(R"({"model": "demo", "stream": false,
+      "messages": [{"role": "user", "content": "hi"}]})"));
+}
+
+TEST(OllamaToChat, WrongTypesAreNoOtherMeaning) {
+  EXPECT_EQ(refused(R"({"model": 5, "messages": []})"), "model");
+  EXPECT_EQ(refused(R"({"name": ["demo"], "messages": []})"), "name");
+  EXPECT_EQ(refused(R"({"prompt": "p", "raw": "x"})", Endpoint::kGenerate), "raw");
+  EXPECT_EQ(refused(R"({"prompt": "p", "suffix": 0})", Endpoint::kGenerate), "suffix");
+}
+
 TEST(OllamaToChat, RefusesByName) {
   EXPECT_EQ(refused(R"({})"), "messages");
   EXPECT_EQ(refused(R"({})", Endpoint::kGenerate), "prompt");

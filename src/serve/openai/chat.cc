@@ -55,7 +55,7 @@ class ChatWriter : public ChoiceWriter {
     }
     json.close_object().key("logprobs");
     if (call_.logprobs)
-      write_chat_logprobs(whole_.logprobs, tokenizer_, json);
+      write_chat_logprobs(whole_.logprobs, tokenizer_, names(), json);
     else
       json.null();
     json.key("finish_reason").json(reason_of(whole_.finish)).key("stop_reason");
@@ -71,7 +71,20 @@ class ChatWriter : public ChoiceWriter {
     json.close_object();
   }
 
+  std::string beside() const override { return prompt_logprobs_beside(whole_); }
+
  private:
+  TokenNames names() const { return call_.tokens_as_ids ? TokenNames::kIds : TokenNames::kText; }
+
+  // vLLM has them beside the choices, which share the prompt.
+  std::string prompt_logprobs_beside(const service::Reply& reply) const {
+    if (!call_.prompt_logprobs) return {};
+    std::string out = R"(,"prompt_logprobs":)";
+    JsonWriter json(out);
+    write_prompt_logprobs(reply.prompt_logprobs, tokenizer_, json);
+    return out;
+  }
+
   // What belongs to tokens, and not to their text, goes with the first delta.
   void split(const service::Reply& reply, bool ids, bool logprobs, std::vector<ChoiceEvent>& out) {
     std::vector<std::string> deltas = parts_.deltas(reply.parts);
@@ -109,7 +122,7 @@ class ChatWriter : public ChoiceWriter {
     if (ids) write_ids("completion", reply.tokens, json);
     json.close_object().key("logprobs");
     if (logprobs)
-      write_chat_logprobs(reply.logprobs, tokenizer_, json);
+      write_chat_logprobs(reply.logprobs, tokenizer_, names(), json);
     else
       json.null();
     json.key("finish_reason").null();
@@ -155,6 +168,7 @@ class ChatWriter : public ChoiceWriter {
       write_prompt_logprobs(reply.prompt_logprobs, tokenizer_, json);
     }
     json.close_object();
+    if (index_ == 0) event.beside += prompt_logprobs_beside(reply);
     return event;
   }
 

@@ -1,6 +1,8 @@
 // POST /v1/chat/completions over real sockets, on an engine that repeats its prompt.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "serve/openai/server_testing.h"
 
 namespace skiff::openai {
@@ -66,6 +68,62 @@ TEST(OpenAiChat, UsageInEveryChunkIfAsked) {
     before = now;
   }
   EXPECT_EQ(before, 9);
+}
+
+// The usage of a chunk is that of its choice; the last one's is of all.
+TEST(OpenAiChat, UsageInAChunkIsOfItsChoice) {
+  TestServer server;
+  const auto response = server.chat(
+      {{"stream", true},
+       {"n", 3},
+       {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}}});
+  const auto events = http::sse_events(response.body);
+  std::map<int, int> tokens;
+  for (const Json& event : events)
+    if (event.is_object() && !event["choices"].empty())
+      tokens[event["choices"][0]["index"]] = event["usage"]["completion_tokens"].get<int>();
+  EXPECT_EQ(tokens, (std::map<int, int>{{0, 9}, {1, 9}, {2, 9}}));
+  EXPECT_EQ(events[events.size() - 2]["usage"]["completion_tokens"], 27);
+}
+
+TEST(OpenAiChat, LogprobsOfThePromptStandBesideTheChoices) {
+  TestServer server;
+  const Json body{{"prompt_logprobs", 0}, {"n", 2}};
+  const Json json = server.chat(body).json();
+  EXPECT_EQ(json["prompt_logprobs"].size(), 8u);
+  for (const Json& choice : json["choices"])
+    EXPECT_EQ(choice["prompt_logprobs"], json["prompt_logprobs"]);
+  Json streamed = body;
+  streamed["stream"] = true;
+  int beside = 0;
+  for (const Json& event : http::sse_events(server.chat(streamed).body))
+    if (event.is_object() && event.contains("prompt_logprobs")) {
+      EXPECT_EQ(event["prompt_logprobs"], json["prompt_logprobs"]);
+      ++beside;
+    }
+  EXPECT_EQ(beside, 1);
+  EXPECT_FALSE(server.chat({}).json().contains("prompt_logprobs"));
+}
+
+TEST(OpenAiChat, TokensOfLogprobsMayBeIds) {
+  TestServer server;
+  const Json wanted{{"logprobs", true},
+                    {"top_logprobs", 2},
+                    {"max_tokens", 1},
+                    {"return_tokens_as_token_ids", true}};
+  const Json first = server.chat(wanted).json()["choices"][0]["logprobs"]["content"][0];
+  EXPECT_EQ(first["token"], "token_id:117");
+  EXPECT_EQ(first["bytes"], Json{int{'u'}});
+  EXPECT_EQ(first["top_logprobs"][1]["token"], "token_id:118");
+  const Json list = server
+                        .complete({{"prompt", "u"},
+                                   {"temperature", 0},
+                                   {"logprobs", 1},
+                                   {"max_tokens", 1},
+                                   {"return_tokens_as_token_ids", true}})
+                        .json()["choices"][0]["logprobs"];
+  EXPECT_EQ(list["tokens"], Json{"token_id:117"});
+  EXPECT_TRUE(list["top_logprobs"][0].contains("token_id:117"));
 }
 
 TEST(OpenAiChat, ChatLogprobs) {

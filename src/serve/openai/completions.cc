@@ -14,7 +14,8 @@ class CompletionWriter : public ChoiceWriter {
         call_(call),
         prompt_(prompt),
         tokenizer_(tokenizer),
-        logprobs_(tokenizer, call.request.params.logprobs > 0) {}
+        logprobs_(tokenizer, call.tokens_as_ids ? TokenNames::kIds : TokenNames::kText,
+                  call.request.params.logprobs > 0) {}
 
   std::vector<ChoiceEvent> stream(service::Reply reply) override {
     const bool first = !std::exchange(opened_, true);

@@ -59,6 +59,25 @@ TEST(OpenAiCompletions, SeedsOfTheChoicesFollowEachOther) {
   EXPECT_EQ(json["usage"]["completion_tokens"], 15);
 }
 
+// With max_tokens 0 nothing is generated, and no chunk says otherwise.
+TEST(OpenAiCompletions, AnEchoAloneHasNoTokens) {
+  TestServer server;
+  const auto response = server.complete(
+      {{"prompt", "abc"},
+       {"echo", true},
+       {"max_tokens", 0},
+       {"stream", true},
+       {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}}});
+  int events = 0;
+  for (const Json& event : http::sse_events(response.body)) {
+    if (!event.is_object()) continue;
+    EXPECT_EQ(event["usage"]["completion_tokens"], 0);
+    EXPECT_EQ(event["usage"]["prompt_tokens"], 4);
+    ++events;
+  }
+  EXPECT_GE(events, 2);
+}
+
 TEST(OpenAiCompletions, ListsOfPromptsMakeChoicesInOrder) {
   TestServer server;
   const Json json =

@@ -60,30 +60,58 @@ FieldReader object_switch(const char* name) {
   };
 }
 
+MaybeProblem set_schema(const OrderedJson& schema, const OrderedJson& holder,
+                        const char* strict_name, CallDraft& draft) {
+  Constraint constraint{.kind = ConstraintKind::kJsonSchema};
+  constraint.text = schema.dump();
+  if (const auto strict = holder.find("strict"); strict != holder.end() && !strict->is_null()) {
+    if (!strict->is_boolean())
+      return Problem{fmt::format("needs true or false as \"{}\"", strict_name)};
+    constraint.strict = strict->get<bool>();
+  }
+  return set(draft, "response_format", std::move(constraint));
+}
+
 MaybeProblem read_json_schema(const OrderedJson& format, CallDraft& draft) {
   const auto outer = format.find("json_schema");
   if (outer == format.end() || !outer->is_object())
     return Problem{"of type json_schema needs the object \"json_schema\""};
   auto schema = outer->find("schema");
   if (schema == outer->end()) return Problem{"needs \"json_schema.schema\""};
-  Constraint constraint{.kind = ConstraintKind::kJsonSchema};
   if (!schema->is_object() && !schema->is_boolean())
     return Problem{"needs an object as \"json_schema.schema\", but has " + described(*schema)};
-  constraint.text = schema->dump();
-  if (const auto strict = outer->find("strict"); strict != outer->end() && !strict->is_null()) {
-    if (!strict->is_boolean()) return Problem{"needs true or false as \"json_schema.strict\""};
-    constraint.strict = strict->get<bool>();
-  }
-  return set(draft, "response_format", std::move(constraint));
+  return set_schema(*schema, *outer, "json_schema.strict", draft);
+}
+
+// llama.cpp's form has a schema beside the type. One without keys says no more than the type does.
+MaybeProblem read_json_object(const OrderedJson& format, CallDraft& draft) {
+  const auto schema = format.find("schema");
+  if (schema == format.end() || schema->is_null() || *schema == OrderedJson::object())
+    return set(draft, "response_format", {.kind = ConstraintKind::kJsonObject});
+  if (!schema->is_object())
+    return Problem{"needs an object as \"schema\", but has " + described(*schema)};
+  return set_schema(*schema, format, "strict", draft);
+}
+
+// A key that is not known may ask for a form that the reply would not have.
+MaybeProblem refuse_unknown_keys(const OrderedJson& format) {
+  static constexpr std::string_view kKnown[] = {"type", "json_schema", "schema",
+                                                "name", "description", "strict"};
+  for (const auto& [name, value] : format.items())
+    if (!value.is_null() && std::ranges::find(kKnown, name) == std::end(kKnown))
+      return Problem{fmt::format("has the key \"{}\", which is not supported", name.substr(0, 64)),
+                     Code::kUnsupported};
+  return std::nullopt;
 }
 
 MaybeProblem read_response_format(const OrderedJson& value, CallDraft& draft) {
   const auto type = value.is_object() ? value.find("type") : value.end();
   if (!value.is_object() || type == value.end() || !type->is_string())
     return Problem{"must be an object with a \"type\""};
+  if (*type == "text" || *type == "json_object" || *type == "json_schema")
+    if (auto problem = refuse_unknown_keys(value)) return problem;
   if (*type == "text") return std::nullopt;
-  if (*type == "json_object")
-    return set(draft, "response_format", {.kind = ConstraintKind::kJsonObject});
+  if (*type == "json_object") return read_json_object(value, draft);
   if (*type == "json_schema") return read_json_schema(value, draft);
   if (*type == "structural_tag")
     return set(draft, "response_format",

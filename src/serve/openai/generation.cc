@@ -169,7 +169,9 @@ bool Generation::write_event(const ChoiceEvent& choice, const std::string& usage
 }
 
 void Generation::gather(size_t writer, service::Reply reply) {
-  size_ += reply.text.size() + logprobs_size(reply.logprobs) + logprobs_size(reply.prompt_logprobs);
+  const size_t copies = writer == 0 ? 2 : 1;  // a chat has the prompt's beside its choices, too
+  size_ += reply.text.size() + logprobs_size(reply.logprobs) +
+           copies * logprobs_size(reply.prompt_logprobs);
   if (call_.return_token_ids) size_ += 2 * kTokenIdSize * reply.tokens.size();
   for (const PositionLogprobs& position : reply.logprobs) {
     likelihoods_[writer].sum += position.chosen.logprob;
@@ -181,7 +183,7 @@ void Generation::gather(size_t writer, service::Reply reply) {
 void Generation::stream(size_t writer, service::Reply reply) {
   if (call_.max_streaming_tokens > 1) {
     service::Reply& held = held_[writer];
-    held.usage = reply.usage;
+    held.own = reply.own;
     append(held, std::move(reply));
     if (std::ssize(held.tokens) < call_.max_streaming_tokens && held.finish == Finish::kNone)
       return;
@@ -191,7 +193,8 @@ void Generation::stream(size_t writer, service::Reply reply) {
 }
 
 void Generation::send_events(size_t writer, service::Reply reply) {
-  const service::Usage so_far = reply.usage;
+  service::Usage so_far = reply.own;
+  if (call_.discard_output) so_far.completion = 0;
   open();
   std::string usage;
   if (call_.continuous_usage)
@@ -247,15 +250,17 @@ std::vector<size_t> Generation::best_of_prompt(size_t prompt) const {
 // Frees each writer once its choice is written, so that the reply is not in memory twice.
 std::string Generation::whole() {
   std::string body = envelope_head(id_, shape_.object(), created_, model_);
+  std::string beside = shape_.beside(call_, prompts_);
   JsonWriter choices(body);
   int index = 0;
   for (size_t prompt = 0; prompt < prompts_.size(); ++prompt)
     for (const size_t writer : best_of_prompt(prompt)) {
+      if (index == 0) beside += writers_[writer]->beside();
       writers_[writer]->whole(index++, choices);
       writers_[writer].reset();
     }
   body += ']';
-  body += shape_.beside(call_, prompts_);
+  body += beside;
   return body += R"(,"usage":)" + http::json_text(usage_json(usage())) + "}";
 }
 

@@ -59,6 +59,13 @@ MaybeProblem read_truncation(const OrderedJson& value, CallDraft& draft) {
   return integer_field(-1, kMaxTokens, set_truncation)(value, draft);
 }
 
+MaybeProblem read_truncation_side(const OrderedJson& value, CallDraft& draft) {
+  if (value != "left" && value != "right")
+    return Problem{"must be \"left\" or \"right\", but is " + described(value)};
+  draft.call.request.truncate_end = value == "right";
+  return std::nullopt;
+}
+
 }  // namespace
 
 #define SET(target) [](CallDraft& draft, auto value) { (target) = std::move(value); }
@@ -70,6 +77,7 @@ std::vector<Field> input_fields() {
       {"prompt_token_ids", kBoth, read_prompt_token_ids},
       {"completion_token_ids", kBoth, token_ids_field(SET(draft.call.request.begun))},
       {"truncate_prompt_tokens", kBoth, read_truncation},
+      {"truncation_side", kBoth, read_truncation_side},
       {"prediction", kBoth, read_prediction},
       {"cache_salt", kBoth, read_cache_salt},
       {"cache_prompt", kBoth, boolean_field(SET(draft.call.request.cache.share))},

@@ -14,10 +14,15 @@ namespace {
 // OpenAI's value for "very unlikely", because JSON has no infinity.
 double finite(float logprob) { return std::isfinite(logprob) ? logprob : -9999.0; }
 
+std::string name_of(Token token, const text::Tokenizer& tokenizer, TokenNames names) {
+  return names == TokenNames::kIds ? fmt::format("token_id:{}", token)
+                                   : token_text(tokenizer, token);
+}
+
 // Writes {token, logprob, bytes of a chat's entry and leaves the object open.
-void open_chat_entry(const TokenLogprob& entry, const text::Tokenizer& tokenizer,
+void open_chat_entry(const TokenLogprob& entry, const text::Tokenizer& tokenizer, TokenNames names,
                      JsonWriter& json) {
-  json.open_object().key("token").string(token_text(tokenizer, entry.token));
+  json.open_object().key("token").string(name_of(entry.token, tokenizer, names));
   json.key("logprob").number(finite(entry.logprob)).key("bytes").open_array();
   for (unsigned char byte : tokenizer.piece(entry.token)) json.integer(byte);
   json.close_array();
@@ -42,13 +47,13 @@ std::string token_text(const text::Tokenizer& tokenizer, Token token) {
 }
 
 void write_chat_logprobs(const std::vector<PositionLogprobs>& positions,
-                         const text::Tokenizer& tokenizer, JsonWriter& json) {
+                         const text::Tokenizer& tokenizer, TokenNames names, JsonWriter& json) {
   json.open_object().key("content").open_array();
   for (const PositionLogprobs& position : positions) {
-    open_chat_entry(position.chosen, tokenizer, json);
+    open_chat_entry(position.chosen, tokenizer, names, json);
     json.key("top_logprobs").open_array();
     for (const TokenLogprob& one : position.top) {
-      open_chat_entry(one, tokenizer, json);
+      open_chat_entry(one, tokenizer, names, json);
       json.close_object();
     }
     json.close_array().close_object();
@@ -62,7 +67,7 @@ void CompletionLogprobs::write_top(const PositionLogprobs& position, JsonWriter&
   std::unordered_set<std::string> written;
   json.open_object();
   const auto put = [&](const TokenLogprob& one) {
-    const auto [text, is_new] = written.insert(token_text(tokenizer_, one.token));
+    const auto [text, is_new] = written.insert(name_of(one.token, tokenizer_, names_));
     if (is_new) json.key(*text).number(finite(one.logprob));
   };
   for (const TokenLogprob& one : position.top) put(one);
@@ -72,7 +77,7 @@ void CompletionLogprobs::write_top(const PositionLogprobs& position, JsonWriter&
 
 void CompletionLogprobs::write(JsonWriter& json) {
   json.open_object().key("tokens").open_array();
-  for (const Added& one : added_) json.string(token_text(tokenizer_, one.token));
+  for (const Added& one : added_) json.string(name_of(one.token, tokenizer_, names_));
   json.close_array().key("token_logprobs").open_array();
   for (const Added& one : added_)
     one.position ? json.number(finite(one.position->chosen.logprob)) : json.null();

@@ -8,20 +8,23 @@
 
 namespace skiff::openai {
 
+// How log-probabilities name tokens: by their text, or as "token_id:N", which no two share.
+enum class TokenNames { kText, kIds };
+
 // A token's text. If it is not valid UTF-8, bytes that are not printable ASCII become \xNN.
 std::string token_text(const text::Tokenizer& tokenizer, Token token);
 
 // Writes {content: [{token, logprob, bytes, top_logprobs}], refusal}.
 void write_chat_logprobs(const std::vector<PositionLogprobs>& positions,
-                         const text::Tokenizer& tokenizer, JsonWriter& json);
+                         const text::Tokenizer& tokenizer, TokenNames names, JsonWriter& json);
 
 // Writes {tokens, token_logprobs, top_logprobs, text_offset} of the completions endpoint, piece by
 // piece.
 class CompletionLogprobs {
  public:
   // If `with_top` is false, top_logprobs is null, as OpenAI does if logprobs is 0.
-  CompletionLogprobs(const text::Tokenizer& tokenizer, bool with_top)
-      : tokenizer_(tokenizer), with_top_(with_top) {}
+  CompletionLogprobs(const text::Tokenizer& tokenizer, TokenNames names, bool with_top)
+      : tokenizer_(tokenizer), names_(names), with_top_(with_top) {}
   // Adds the first token of a prompt, which has no log-probability.
   void add_unpredicted(Token token) { added_.push_back({token, nullptr}); }
   // Borrows `position` until write().
@@ -40,6 +43,7 @@ class CompletionLogprobs {
   void write_top(const PositionLogprobs& position, JsonWriter& json) const;
 
   const text::Tokenizer& tokenizer_;
+  const TokenNames names_;
   const bool with_top_;
   size_t offset_ = 0;  // characters
   std::vector<Added> added_;

@@ -31,6 +31,7 @@ struct OpenAiCall {
   bool echo = false;            // completions
   bool discard_output = false;  // max_tokens is 0, with echo: only the prompt is returned
   bool return_token_ids = false;
+  bool tokens_as_ids = false;    // log-probabilities name tokens "token_id:N", not by their text
   int max_streaming_tokens = 1;  // tokens that one event of a stream may hold; >= 1
   bool obfuscate = false;        // pad events, so that their sizes do not reveal their tokens
   bool prompt_logprobs = false;  // the field was given; echo alone does not set it

@@ -50,6 +50,7 @@ TEST(OpenAiParams, Item31IntegersHaveOneReader) {
       {"prompt_logprobs", Endpoint::kCompletions, -1, kAllLogprobs},
       {"max_streaming_response_tokens", Endpoint::kChat, 1, kInt},
       {"truncate_prompt_tokens", Endpoint::kChat, -1, kInt},
+      {"stream_interval", Endpoint::kChat, 1, kInt},
   };
   for (const Case& c : cases) {
     const auto field = [&](const std::string& value) {
@@ -121,6 +122,28 @@ TEST(OpenAiParams, AllowedToolsAreAsManyAsTools) {
   };
   EXPECT_EQ(refused_field(Endpoint::kChat, with_names(1024)), "none");
   EXPECT_EQ(refused_field(Endpoint::kChat, with_names(1025)), "tool_choice");
+}
+
+TEST(OpenAiParams, AnyNumberOfTokensOfReasoningHasThreeSpellings) {
+  for (const char* name : {"reasoning_max_tokens", "thinking_token_budget"}) {
+    EXPECT_EQ(chat(entry(name, "7")).request.reasoning_budget, 7);
+    EXPECT_EQ(chat(entry(name, "-1")).request.reasoning_budget, -1);
+    EXPECT_EQ(refused_field(Endpoint::kChat, entry(name, "-2")), name);
+  }
+  EXPECT_EQ(chat(R"("thinking":{"type":"enabled","budget_tokens":-1})").request.reasoning_budget,
+            -1);
+  EXPECT_EQ(refused_field(Endpoint::kChat, R"("reasoning_max_tokens":0)"), "reasoning_max_tokens");
+}
+
+TEST(OpenAiParams, FieldsOfVllmAreHonouredOrRefused) {
+  EXPECT_FALSE(chat(R"("truncation_side":"left")").request.truncate_end);
+  EXPECT_TRUE(complete(R"("truncation_side":"right")").request.truncate_end);
+  EXPECT_EQ(refused_field(Endpoint::kChat, R"("truncation_side":"middle")"), "truncation_side");
+  EXPECT_EQ(complete(R"("stream_interval":9)").max_streaming_tokens, 9);
+  EXPECT_TRUE(chat(R"("return_tokens_as_token_ids":true)").tokens_as_ids);
+  for (const char* absent : {"logprob_token_ids", "repetition_detection"})
+    for (const Endpoint endpoint : {Endpoint::kChat, Endpoint::kCompletions})
+      EXPECT_EQ(refused_field(endpoint, entry(absent, "[1]")), absent);
 }
 
 TEST(OpenAiParams, ChoicesAndStreams) {
@@ -201,6 +224,9 @@ TEST(OpenAiParams, ConstraintsHaveManySpellings) {
   };
   const std::vector<Case> cases = {
       {"response_format", R"({"type":"json_object"})", ConstraintKind::kJsonObject, ""},
+      {"response_format", R"({"type":"json_object","schema":{}})", ConstraintKind::kJsonObject, ""},
+      {"response_format", R"({"type":"json_object","schema":{"type":"object","required":["a"]}})",
+       ConstraintKind::kJsonSchema, R"({"type":"object","required":["a"]})"},
       {"response_format",
        R"({"type":"json_schema","json_schema":{"name":"n","schema":{"b":1,"a":2}}})",
        ConstraintKind::kJsonSchema, R"({"b":1,"a":2})"},
@@ -240,8 +266,11 @@ TEST(OpenAiParams, TwoConstraintsAndMisspeltOnesAreRefused) {
               testing::HasSubstr("\"choice\""));
   EXPECT_EQ(refused(entry("choices", "[\"b\"]")).field, "choices");
   EXPECT_EQ(refused(entry("extra_body", "{}")).field, "extra_body");
-  EXPECT_EQ(refused(entry("response_format", R"({"type":"json_schema"})")).field,
-            "response_format");
+  for (const char* format :
+       {R"({"type":"json_schema"})", R"({"type":"json_object","schema":5})",
+        R"({"type":"json_object","schema":{"type":"null"},"strict":1})",
+        R"({"type":"json_object","grammar":"a"})", R"({"type":"text","pattern":"a"})"})
+    EXPECT_EQ(refused(entry("response_format", format)).field, "response_format") << format;
 }
 
 TEST(OpenAiParams, WhitespaceIsHonouredOrRefused) {

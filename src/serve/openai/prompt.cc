@@ -11,6 +11,8 @@ namespace skiff::openai {
 namespace {
 
 constexpr size_t kMaxPrompts = 2048, kMaxMessages = 65536, kMaxTools = 1024, kMaxKwargs = 256;
+// OpenAI allows names of 64 characters; clients that put a server's name before a tool's send more.
+constexpr size_t kMaxToolName = 256;  // bytes
 
 Error invalid(std::string field, std::string what) {
   return Error{Code::kInvalid, std::move(what), std::move(field)};
@@ -171,6 +173,10 @@ MaybeProblem read_tools(const OrderedJson& value, text::Conversation& conversati
       return Problem{
           "must be a list of {\"type\": \"function\", \"function\": {\"name\": ...}}, but holds " +
           described(tool)};
+    if (const size_t bytes = function->at("name").get_ref<const std::string&>().size();
+        bytes > kMaxToolName)
+      return Problem{fmt::format("has a function whose name has {} bytes, at most {} are allowed",
+                                 bytes, kMaxToolName)};
     const auto strict = function->find("strict");
     if (strict != function->end() && !strict->is_boolean() && !strict->is_null())
       return Problem{"must have true or false as \"strict\", but has " + described(*strict)};

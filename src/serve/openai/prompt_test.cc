@@ -191,6 +191,12 @@ TEST(OpenAiPrompt, Item34MalformedToolsAreRefused) {
        {"5", "{}", "[5]", "[{}]", R"([{"type":"function"}])",
         R"([{"type":"function","function":{}}])", R"([{"type":"function","function":{"name":5}}])"})
     EXPECT_EQ(refusal(fmt::format("{}{}}}", head, bad)), "tools") << bad;
+  const auto named = [&](size_t bytes) {
+    return refusal(fmt::format(R"({}[{{"type":"function","function":{{"name":"{}"}}}}]}})", head,
+                               std::string(bytes, 'f')));
+  };
+  EXPECT_EQ(named(256), "none");
+  EXPECT_EQ(named(257), "tools");
   EXPECT_EQ(refusal(head + R"([{"type":"function","function":{"name":"f","parameters":)"
                            R"({"type":5,"pattern":"(((","$ref":"#"}}}]})"),
             "none");

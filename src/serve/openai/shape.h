@@ -32,6 +32,9 @@ class ChoiceWriter {
   // Returns the events of a stream for this piece: none, one or two.
   virtual std::vector<ChoiceEvent> stream(service::Reply reply) = 0;
   virtual void gather(service::Reply reply) = 0;
+  // Returns what the whole reply has beside its choices because of the first of them, each member
+  // with a comma before it.
+  virtual std::string beside() const { return {}; }
   // Writes the choice from all gathered pieces, under this index.
   virtual void whole(int index, JsonWriter& json) = 0;
 };

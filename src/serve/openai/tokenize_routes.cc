@@ -1,7 +1,10 @@
 // POST /tokenize and /detokenize in vLLM's shapes: the tokens of a prompt, and the text of tokens.
+#include <algorithm>
+#include <initializer_list>
+
 #include "serve/openai/body.h"
 #include "serve/openai/logprobs.h"
-#include "serve/openai/prompt.h"
+#include "serve/openai/params.h"
 #include "serve/openai/routes.h"
 #include "serve/openai/shape.h"
 #include "serve/openai/values.h"
@@ -43,29 +46,33 @@ struct TokenizeCall {
   std::string model;
   service::Request request;
   bool token_strings = false;
+  std::vector<std::string> unknown_fields;
 };
 
-std::optional<Error> read_conversation(const OrderedJson& body, TokenizeCall& call) {
-  text::Conversation conversation;
-  std::optional<bool> prompt_asked;
-  OptionalFields fields(body);
-  fields.field("add_generation_prompt", [&](const OrderedJson& value) {
-    return read_boolean(value, prompt_asked.emplace());
+// The body's fields that are none of `known`, as many as are worth telling.
+std::vector<std::string> unknown_of(const OrderedJson& body,
+                                    std::initializer_list<std::string_view> known) {
+  constexpr size_t kMaxNames = 16, kMaxBytes = 64;
+  std::vector<std::string> unknown;
+  for (const auto& [name, value] : body.items())
+    if (std::ranges::find(known, name) == known.end() && unknown.size() < kMaxNames)
+      unknown.push_back(name.substr(0, kMaxBytes));
+  return unknown;
+}
+
+// A conversation has the tokens that a chat with the same body would have, so all fields of a chat
+// may come with it, and mean what they mean there.
+std::optional<Error> read_conversation(const OrderedJson& body,
+                                       const service::SamplingDefaults& defaults,
+                                       TokenizeCall& call) {
+  auto chat = parse_openai_call(body, Endpoint::kChat, defaults);
+  if (!chat) return chat.error();
+  call.request = std::move(chat->request);
+  call.request.input = std::move(chat->prompts.front());
+  call.unknown_fields = std::move(chat->unknown_fields);
+  std::erase_if(call.unknown_fields, [](const std::string& name) {
+    return name == "prompt" || name == "return_token_strs";
   });
-  fields.boolean("continue_final_message", conversation.continue_final_message);
-  fields.boolean("add_special_tokens", call.request.template_special);
-  fields.boolean("parse_special_tokens", call.request.message_special);
-  fields.string("chat_template", call.request.chat_template);
-  fields.field("chat_template_kwargs",
-               [&](const OrderedJson& value) { return read_template_kwargs(value, conversation); });
-  fields.field("tools", [&](const OrderedJson& value) { return read_tools(value, conversation); });
-  if (fields.error()) return fields.error();
-  auto messages = read_message_list(body.at("messages"));
-  if (!messages) return messages.error();
-  conversation.messages = std::move(*messages);
-  conversation.add_generation_prompt = prompt_asked.value_or(!conversation.continue_final_message);
-  if (auto error = check_continuation(conversation, prompt_asked)) return error;
-  call.request.input = std::move(conversation);
   return std::nullopt;
 }
 
@@ -75,22 +82,29 @@ std::optional<Error> read_text(const OrderedJson& body, TokenizeCall& call) {
   fields.string("prompt", text);
   fields.boolean("add_special_tokens", call.request.add_special);
   call.request.input = std::move(text);
+  call.unknown_fields =
+      unknown_of(body, {"model", "prompt", "messages", "add_special_tokens", "return_token_strs"});
   return fields.error();
 }
 
-Result<TokenizeCall> read_tokenize(const OrderedJson& body) {
+Result<TokenizeCall> read_tokenize(const OrderedJson& body,
+                                   const service::SamplingDefaults& defaults) {
   if (!body.is_object()) return invalid("", "the body must be a JSON object");
-  const bool chat = body.contains("messages") && !body.at("messages").is_null();
-  if (!chat && !body.contains("prompt"))
+  const auto given = [&](const char* name) {
+    return body.contains(name) && !body.at(name).is_null();
+  };
+  const bool chat = given("messages");
+  if (!chat && !given("prompt"))
     return Error{Code::kNotFound, "prompt or messages is required", "prompt"};
-  if (chat && body.contains("prompt") && !body.at("prompt").is_null())
+  if (chat && given("prompt"))
     return invalid("prompt", "only one of prompt and messages can be given");
   TokenizeCall call;
   OptionalFields fields(body);
   fields.string("model", call.model);
   fields.boolean("return_token_strs", call.token_strings);
   if (fields.error()) return *fields.error();
-  if (auto error = chat ? read_conversation(body, call) : read_text(body, call)) return *error;
+  if (auto error = chat ? read_conversation(body, defaults, call) : read_text(body, call))
+    return *error;
   return call;
 }
 
@@ -115,8 +129,10 @@ http::HttpResponse tokens_response(const service::ProtocolContext& context,
 }
 
 http::HttpResponse tokenize(const service::ProtocolContext& context, const OrderedJson& body) {
-  auto call = read_tokenize(body);
+  auto call = read_tokenize(body, context.config.defaults);
   if (!call) return http::error_response(http::api_error(call.error(), "prompt"));
+  if (auto error = check_unknown(context.config, call->unknown_fields))
+    return http::error_response(*error);
   if (auto error = check_model(context.admission, call->model)) return http::error_response(*error);
   if (auto error = check_policy(context.config.policy, call->request))
     return http::error_response(*error);
@@ -158,6 +174,8 @@ http::HttpResponse detokenize(const service::ProtocolContext& context, const Ord
                [&](const OrderedJson& value) { return read_token_ids(value, tokens.emplace()); });
   if (fields.error()) return refuse(*fields.error());
   if (!tokens) return refuse({Code::kNotFound, "tokens is required", "tokens"});
+  if (auto error = check_unknown(context.config, unknown_of(body, {"model", "tokens"})))
+    return http::error_response(*error);
   if (auto error = check_model(context.admission, model)) return http::error_response(*error);
   const text::Tokenizer& tokenizer = context.service.tokenizer();
   if (auto error = check_ids(*tokens, context.service)) return refuse(*error);

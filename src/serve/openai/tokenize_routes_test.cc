@@ -64,6 +64,41 @@ TEST_F(Tokenize, Conversations) {
   EXPECT_EQ(tokens({{"messages", messages}, {"chat_template", "{{ messages[0].content }}"}}), "hi");
 }
 
+// Whatever changes the prompt of a chat changes the count.
+TEST_F(Tokenize, ConversationsHaveTheFieldsOfAChat) {
+  const Json messages = {{{"role", "user"}, {"content", "hi"}}};
+  const auto with = [&](Json body) {
+    body["messages"] = messages;
+    return tokens(body);
+  };
+  const std::string thinks = with({{"chat_template_kwargs", {{"enable_thinking", true}}}});
+  EXPECT_THAT(thinks, testing::HasSubstr("\"enable_thinking\":true"));
+  EXPECT_EQ(with({{"enable_thinking", true}}), thinks);
+  EXPECT_THAT(with({{"reasoning_effort", "low"}}),
+              testing::HasSubstr("\"reasoning_effort\":\"low\""));
+  const Json tools = {{{"type", "function"}, {"function", {{"name", "f"}}}}};
+  EXPECT_EQ(with({{"tools", tools}, {"tool_choice", "none"}}), with({}));
+}
+
+TEST(TokenizeStrict, UnknownFieldsAreRefused) {
+  serve::ServerConfig config = local_config();
+  config.refuse_unknown_fields = true;
+  TestServer server(std::move(config));
+  const auto refused = [&](const char* path, Json body) {
+    body["promt"] = 1;
+    const Json error = http::post_once(server.port(), path, body).json()["error"];
+    EXPECT_EQ(error["code"], "unknown_parameter") << body;
+    return error["param"];
+  };
+  const Json messages = {{{"role", "user"}, {"content", "hi"}}};
+  EXPECT_EQ(refused("/tokenize", {{"prompt", "x"}}), "promt");
+  EXPECT_EQ(refused("/tokenize", {{"messages", messages}}), "promt");
+  EXPECT_EQ(refused("/detokenize", {{"tokens", {1}}}), "promt");
+  for (const Json& known : {Json{{"model", "echo"}, {"prompt", "x"}, {"return_token_strs", true}},
+                            Json{{"messages", messages}, {"return_token_strs", true}}})
+    EXPECT_EQ(http::post_once(server.port(), "/tokenize", known).status, 200) << known;
+}
+
 TEST_F(Tokenize, LongerThanTheContextIsStillCounted) {
   EXPECT_EQ(post("/tokenize", {{"prompt", std::string(5000, 'x')}}).json()["count"], 5001);
 }
@@ -101,6 +136,8 @@ TEST_F(Tokenize, BadRequestsAreNamed) {
   const Case cases[] = {
       {"/tokenize", Json::object(), "prompt"},
       {"/tokenize", {{"prompt", 5}}, "prompt"},
+      {"/tokenize", {{"prompt", nullptr}}, "prompt"},
+      {"/tokenize", {{"messages", messages}, {"enable_thinking", "yes"}}, "enable_thinking"},
       {"/tokenize", {{"prompt", Json::array({"a"})}}, "prompt"},
       {"/tokenize", {{"prompt", "x"}, {"messages", messages}}, "prompt"},
       {"/tokenize", {{"prompt", "x"}, {"add_special_tokens", 1}}, "add_special_tokens"},

@@ -69,11 +69,17 @@ void set_budget(CallDraft& draft, int64_t tokens) {
   draft.call.request.reasoning_budget = static_cast<int>(tokens);
 }
 
+// FastDeploy's name, which knows no budget of zero tokens.
+MaybeProblem read_reasoning_tokens(const OrderedJson& value, CallDraft& draft) {
+  if (value == 0) return Problem{"must be -1 or at least 1, but is 0"};
+  return integer_field(-1, kMaxTokens, set_budget)(value, draft);
+}
+
 // A switch, or Anthropic's {"type": "enabled", "budget_tokens": ...}.
 MaybeProblem read_thinking(const OrderedJson& value, CallDraft& draft) {
   const OrderedJson *type = member(value, "type"), *budget = member(value, "budget_tokens");
   if (budget)
-    if (auto problem = integer_field(0, kMaxTokens, set_budget)(*budget, draft))
+    if (auto problem = integer_field(-1, kMaxTokens, set_budget)(*budget, draft))
       return Problem{"has budget_tokens, which " + problem->what};
   if (value.is_boolean())
     draft.thinking = value.get<bool>();
@@ -122,7 +128,7 @@ std::vector<Field> tool_fields() {
       {"reasoning_effort", kChat, read_reasoning_effort},
       {"enable_thinking", kChat, boolean_field(SET(draft.thinking))},
       {"thinking", kChat, read_thinking},
-      {"reasoning_max_tokens", kChat, integer_field(1, kMaxTokens, set_budget)},
+      {"reasoning_max_tokens", kChat, read_reasoning_tokens},
       {"thinking_token_budget", kChat, integer_field(-1, kMaxTokens, set_budget)},
       {"include_reasoning", kChat, boolean_field(SET(draft.call.include_reasoning))},
       {"separate_reasoning", kChat, boolean_field(SET(draft.call.request.split_reasoning))},

@@ -52,6 +52,9 @@ class Translator {
   }
 
   std::optional<Error> add(const OrderedJson& item, const std::string& place) {
+    if (const OrderedJson* type = member(item, "type"); type && !type->is_string())
+      return invalid("input",
+                     fmt::format("{}.type must be a string, but is {}", place, described(*type)));
     const std::string type = type_of(item);
     if (type.empty() || type == "message") return message(item, place);
     if (type == "function_call") return call(item, place);
@@ -182,9 +185,41 @@ std::optional<Error> refuse_state(const OrderedJson& body) {
   return std::nullopt;
 }
 
+Error must_be(const char* kind, const char* field, const OrderedJson& value) {
+  return invalid(field, fmt::format("{} must be {}, but is {}", field, kind, described(value)));
+}
+
+// The other members that OpenAI's list may have are about tools that this server does not run, or
+// ask for reasoning in a form that can be sent back, which it always has.
+std::optional<Error> check_include(const OrderedJson& include) {
+  if (!include.is_array()) return must_be("a list of strings", "include", include);
+  for (const OrderedJson& one : include) {
+    if (!one.is_string())
+      return invalid("include", "include must be a list of strings, but holds " + described(one));
+    if (one == "message.output_text.logprobs")
+      return unsupported(
+          "include",
+          "include holds \"message.output_text.logprobs\", but log-probabilities are "
+          "not supported by this endpoint");
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> check_types(const OrderedJson& body) {
+  for (const char* field : {"reasoning", "text"})
+    if (const OrderedJson* value = member(body, field); value && !value->is_object())
+      return must_be("an object", field, *value);
+  for (const char* field : {"background", "store"})
+    if (const OrderedJson* value = member(body, field); value && !value->is_boolean())
+      return must_be("true or false", field, *value);
+  const OrderedJson* include = member(body, "include");
+  return include ? check_include(*include) : std::nullopt;
+}
+
 std::optional<Error> set_text(const OrderedJson& text, OrderedJson& chat) {
   if (const OrderedJson* verbosity = member(text, "verbosity")) chat["verbosity"] = *verbosity;
   const OrderedJson* format = member(text, "format");
+  if (format && !format->is_object()) return must_be("an object", "text.format", *format);
   if (!format || type_of(*format) == "text") return std::nullopt;
   if (type_of(*format) == "json_schema" && !member(*format, "schema"))
     return invalid("text.format", "text.format of type json_schema needs \"schema\"");
@@ -206,6 +241,7 @@ constexpr std::string_view kOwn[] = {
 }  // namespace
 
 Result<OrderedJson> to_chat(const OrderedJson& body) {
+  if (auto error = check_types(body)) return *error;
   if (auto error = refuse_state(body)) return *error;
   if (const OrderedJson* top = member(body, "top_logprobs"); top && *top != 0)
     return unsupported("top_logprobs", "top_logprobs is not supported by this endpoint");

@@ -61,6 +61,23 @@ TEST(ResponsesToChat, ToolsAreFlat) {
   EXPECT_EQ(out["tool_choice"]["name"], "f");
 }
 
+TEST(ResponsesToChat, WrongTypesAreNotAbsent) {
+  const auto with = [](const std::string& field) {
+    return refused((R"({"input": "x", )" + field + "}").c_str());
+  };
+  EXPECT_EQ(with(R"("reasoning": "high")"), "reasoning");
+  EXPECT_EQ(with(R"("text": "json")"), "text");
+  EXPECT_EQ(with(R"("text": {"format": "json"})"), "text.format");
+  EXPECT_EQ(with(R"("background": "yes")"), "background");
+  EXPECT_EQ(with(R"("store": 1)"), "store");
+  EXPECT_EQ(with(R"("include": "reasoning.encrypted_content")"), "include");
+  EXPECT_EQ(with(R"("include": [5])"), "include");
+  EXPECT_EQ(with(R"("include": ["message.output_text.logprobs"])"), "include");
+  EXPECT_EQ(with(R"("include": ["reasoning.encrypted_content"])"), "none");
+  EXPECT_EQ(with(R"("reasoning": null, "text": null, "include": null)"), "none");
+  EXPECT_EQ(refused(R"({"input": [{"type": 5, "role": "user", "content": "x"}]})"), "input");
+}
+
 TEST(ResponsesToChat, RefusalsNameTheField) {
   EXPECT_EQ(refused("{}"), "input");
   EXPECT_EQ(refused(R"({"input": []})"), "input");

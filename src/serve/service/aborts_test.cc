@@ -126,7 +126,7 @@ TEST_F(AbortsTest, CountsTheTokensThatWereHeard) {
 
 TEST_F(AbortsTest, APauseEndsAllAndRefusesMore) {
   const auto before = start("a");
-  EXPECT_THAT(ids(service_.pause()), ElementsAre("a"));
+  EXPECT_THAT(ids(service_.pause({})), ElementsAre("a"));
   EXPECT_TRUE(service_.paused());
   EXPECT_FALSE(service_.health());
   EXPECT_EQ(failures(*before, Refusal::kPaused), 1u);
@@ -137,6 +137,34 @@ TEST_F(AbortsTest, APauseEndsAllAndRefusesMore) {
   const auto after = start("c");
   EXPECT_TRUE(running(1));
   EXPECT_EQ(failures(*after, Refusal::kPaused), 0u);
+}
+
+TEST_F(AbortsTest, APauseMayLetRequestsFinish) {
+  const auto heard = start("a");
+  EXPECT_THAT(ids(service_.pause({.waits = true, .seconds = 0.05})), ElementsAre("a"))
+      << "those that take longer end";
+  service_.resume();
+  start("b");
+  std::vector<Aborted> aborted;
+  std::thread waits([&] { aborted = service_.pause({.waits = true, .seconds = 60}); });
+  while (!service_.paused()) std::this_thread::yield();
+  const auto during = start("c");
+  EXPECT_EQ(failures(*during, Refusal::kPaused), 1u);
+  EXPECT_TRUE(running(1));
+  service_.abort({.ids = {"b"}});  // the last one has ended
+  waits.join();
+  EXPECT_TRUE(aborted.empty());
+  EXPECT_TRUE(service_.paused());
+}
+
+TEST_F(AbortsTest, AResumeSparesThoseThatMayFinish) {
+  const auto heard = start("a");
+  std::thread waits([&] { EXPECT_TRUE(service_.pause({.waits = true, .seconds = 60}).empty()); });
+  while (!service_.paused()) std::this_thread::yield();
+  service_.resume();
+  waits.join();
+  EXPECT_TRUE(running(1));
+  EXPECT_EQ(failures(*heard, Refusal::kPaused), 0u);
 }
 
 TEST_F(AbortsTest, EachRequestIsReportedOnce) {

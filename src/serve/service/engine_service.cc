@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "base/random.h"
+#include "base/seconds.h"
 #include "serve/service/constraint_compiler.h"
 #include "serve/service/new_sequences.h"
 #include "serve/service/open_request.h"
@@ -110,6 +112,7 @@ std::shared_ptr<OpenRequest> EngineService::Impl::make_request(Prepared prepared
          .output = {},
          .bounded = !prepared.reasoning_end.empty(),
          .meter = meter_of(prepared),
+         .usage = {.prompt = request->usage.prompt},
          .constraint = for_choice(prepared.params.constraint, prepared.n)});
   request->prepared = std::move(prepared);
   return request;
@@ -220,8 +223,14 @@ std::vector<Aborted> EngineService::abort(AbortWish wish) {
   return impl_->output.abort(std::move(wish));
 }
 
-std::vector<Aborted> EngineService::pause() {
-  impl_->core.table.set_paused("the server is paused");
+std::vector<Aborted> EngineService::pause(Ending ending) {
+  RequestTable& table = impl_->core.table;
+  table.set_paused("the server is paused");
+  const auto begin = ServiceClock::now();
+  while (ending.waits && !table.empty() && seconds_since(begin) < ending.seconds) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (!table.paused()) return {};
+  }
   return abort({.all = true, .ids = {}, .why = Refusal::kPaused});
 }
 

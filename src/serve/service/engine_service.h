@@ -39,7 +39,7 @@ class EngineService : public Service {
   int refused(Refusal reason) override;
   void cancel(RequestId id) override;
   std::vector<Aborted> abort(AbortWish wish) override;
-  std::vector<Aborted> pause() override;
+  std::vector<Aborted> pause(Ending ending) override;
   void resume() override;
   bool paused() const override;
   // How requests are kept out while memory is given back or weights are replaced. Lives as long as

@@ -235,6 +235,23 @@ void add_aliases(std::vector<prometheus::MetricFamily>& families, bool single) {
     }
 }
 
+// vLLM counts every end of a sequence in one family, in words of its own.
+void add_failures(std::vector<prometheus::MetricFamily>& families) {
+  constexpr auto kName = &prometheus::MetricFamily::name;
+  const auto from = std::ranges::find(families, "fastdeploy:request_failure_total", kName);
+  const auto to = std::ranges::find(families, "vllm:request_success_total", kName);
+  if (from == families.end() || to == families.end()) return;
+  for (prometheus::ClientMetric metric : from->metric) {
+    for (auto& label : metric.label)
+      if (label.name == "finished_reason" && label.value == label_of(Finish::kExhausted))
+        label.value = "error";
+    if (std::ranges::find(to->metric.front().label, "engine",
+                          &prometheus::ClientMetric::Label::name) != to->metric.front().label.end())
+      metric.label.push_back({"engine", "0"});
+    to->metric.push_back(std::move(metric));
+  }
+}
+
 // Adds the metrics of each replica, which replace families of the same name.
 void add_replicas(std::vector<prometheus::MetricFamily>& families,
                   std::vector<prometheus::MetricFamily> of_replicas) {
@@ -265,6 +282,7 @@ std::string Metrics::text(const Now& now) {
   auto families = m.registry.collect();
   const bool single = now.replicas.size() < 2;
   add_aliases(families, single);
+  add_failures(families);
   if (!single) add_replicas(families, replica_families(m.registry.model_name(), now.replicas));
   std::ostringstream out;
   prometheus::TextSerializer().Serialize(out, families);

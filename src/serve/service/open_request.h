@@ -28,6 +28,7 @@ struct OpenSequence {
   std::unique_ptr<ReasoningMeter> meter;  // where `answer` does not know the reasoning
   bool resumes = false;  // the end of the reasoning was put in: the engine has to go on from there
   int generated = 0;
+  Usage usage;  // of this sequence alone
   // The sequence's own constraint, which says whether it failed; null if there is none.
   std::shared_ptr<const TokenConstraint> constraint = nullptr;
   bool ended = false;

@@ -104,6 +104,7 @@ void Output::flush_text(OpenRequest& request, const std::vector<size_t>& running
     reply.index = static_cast<int>(i);
     ReplyBuilder::flush(request.sequences[i], reply);
     reply.usage = request.usage;
+    reply.own = request.sequences[i].usage;
     if (!reply.text.empty() || !reply.parts.empty()) request.sink(std::move(reply));
   }
 }

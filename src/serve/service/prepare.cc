@@ -98,14 +98,15 @@ int kept_of_too_long(size_t prompt, const Request& request, int max_model_len) {
   return cut ? max_model_len - most : longest;
 }
 
-// Keeps the tokens at the end, and no memory of the others: a request may have thousands of
+// Keeps the tokens at one end, and no memory of the others: a request may have thousands of
 // prompts.
 void truncate(std::vector<Token>& prompt, const Request& request, const PrepareContext& context) {
   int keep = request.truncate_prompt;
   if (keep == 0) return;
   if (keep < 0) keep = kept_of_too_long(prompt.size(), request, context.config.max_model_len);
   if (prompt.size() <= static_cast<size_t>(keep)) return;
-  prompt = std::vector<Token>(prompt.end() - keep, prompt.end());
+  const auto first = request.truncate_end ? prompt.begin() : prompt.end() - keep;
+  prompt = std::vector<Token>(first, first + keep);
 }
 
 std::optional<Error> check_lengths(const Request& request, size_t prompt,

@@ -29,12 +29,15 @@ class Prepare : public testing::Test {
   ByteTokenizer tokenizer_;
 };
 
-TEST_F(Prepare, TruncationKeepsTheEnd) {
+TEST_F(Prepare, TruncationKeepsTheEndUnlessItIsCut) {
   Request request = of("abcdef");
   request.truncate_prompt = 2;
   EXPECT_EQ(prompt_of(request), "ef");
   request.truncate_prompt = 100;
   EXPECT_EQ(prompt_of(request), "abcdef");
+  request.truncate_prompt = 2;
+  request.truncate_end = true;
+  EXPECT_EQ(prompt_of(request), "ab");
   request = of(std::string(1000, 'x') + "y");
   EXPECT_EQ(prompt_of(request), "input_length");
   request.truncate_prompt = 600;

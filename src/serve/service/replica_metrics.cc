@@ -35,7 +35,7 @@ constexpr Row kRows[] = {
      [](auto& s) { return static_cast<double>(s.preemptions); }},
     {MetricType::Counter, "steps_total", "", "Steps that a replica completed",
      [](auto& s) { return static_cast<double>(s.steps); }},
-    {MetricType::Counter, "prompt_tokens_total", "prompt_tokens_total",
+    {MetricType::Counter, "prompt_tokens_total", "prompt_tokens_total prefix_cache_queries_total",
      "Prompt tokens of a replica's admitted sequences",
      [](auto& s) { return static_cast<double>(s.prompt_tokens); }},
     {MetricType::Counter, "cached_tokens_total", "prefix_cache_hits_total",

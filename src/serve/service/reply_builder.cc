@@ -17,12 +17,29 @@ bool budget_is_spent(const Prepared& prepared, const OpenSequence& sequence) {
          sequence.answer->reasoning_tokens() >= prepared.reasoning_budget;
 }
 
+// Counts what an event brought, for its sequence and for all of them. The prompt was counted
+// before.
+void count(const Event& event, int gained, int reasoned, OpenRequest& request,
+           OpenSequence& sequence) {
+  for (Usage* usage : {&request.usage, &sequence.usage}) {
+    usage->completion += gained;
+    usage->reasoning += reasoned;
+    usage->accepted += event.kept;
+    usage->rejected += event.drafted - event.kept;
+  }
+}
+
+int reasoning_tokens(const OpenSequence& sequence) {
+  return sequence.answer ? sequence.answer->reasoning_tokens() : 0;
+}
+
 }  // namespace
 
 Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& event) {
   Reply reply;
   if (event.admitted && sequence.admitted == ServiceClock::time_point{}) {
     sequence.admitted = ServiceClock::now();
+    sequence.usage.cached = event.cached;
     request.usage.cached = std::max(request.usage.cached, event.cached);
     metrics_.sequence_admitted(seconds(sequence.admitted - request.arrived), request.usage.prompt,
                                event.cached);
@@ -38,17 +55,14 @@ Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& e
     reply.why = "the reply could not follow its constraint to the end";
   }
   if (reply.finish == Finish::kExhausted) metrics_.refused(reply.refusal);
-  const int reasoned = sequence.answer ? sequence.answer->reasoning_tokens() : 0;
+  const int reasoned = reasoning_tokens(sequence);
   append_tokens(request, sequence, event, reply);
-  request.usage.accepted += event.kept;
-  request.usage.rejected += event.drafted - event.kept;
-  if (sequence.answer) request.usage.reasoning += sequence.answer->reasoning_tokens() - reasoned;
   if (!request.prompt.empty())
     sequence.output.insert(sequence.output.end(), reply.tokens.begin(), reply.tokens.end());
   const int gained = static_cast<int>(reply.tokens.size());
   if (gained > 0) measure_tokens(request, sequence, gained);
   sequence.generated += gained;
-  request.usage.completion += gained;
+  count(event, gained, reasoning_tokens(sequence) - reasoned, request, sequence);
   if (reply.finish != Finish::kNone) {
     flush(sequence, reply);
     end(request, sequence, reply);
@@ -56,6 +70,7 @@ Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& e
   if (gained > 0 || reply.finish != Finish::kNone)
     reply.prompt_logprobs = std::exchange(sequence.prompt_logprobs, {});
   reply.usage = request.usage;
+  reply.own = sequence.usage;
   return reply;
 }
 

@@ -44,9 +44,10 @@ struct Request {
   bool message_special = false;           // messages of users and tools may spell special tokens
   std::vector<Token> begun;               // the beginning of a reply, appended to the prompt
   std::string reference;                  // a text that the reply may repeat: it helps to draft
-  // Number of tokens at the end to keep; 0: a prompt that is too long is refused; -1: it is cut,
-  // and leaves room for max_tokens where these are fewer than the context.
+  // Number of tokens to keep, those at the end; 0: a prompt that is too long is refused; -1: it is
+  // cut, and leaves room for max_tokens where these are fewer than the context.
   int truncate_prompt = 0;
+  bool truncate_end = false;           // what is cut is the end: the first tokens are kept
   std::vector<std::string> bad_words;  // added to params.bad_words, with and without a space
   // Whether the reply is also split into the parts of an answer (Reply::parts), as far as the model
   // has a format for them.
@@ -83,6 +84,13 @@ enum class Refusal {
 };
 constexpr int kRefusals = 8;
 
+// What becomes of requests under way: they end at once, or they may finish for some seconds before
+// the rest ends so. New ones are refused from the beginning.
+struct Ending {
+  bool waits = false;
+  double seconds = 0;
+};
+
 struct Usage {
   int prompt = 0, cached = 0;  // tokens
   int completion = 0;          // tokens that all n sequences have generated so far
@@ -108,6 +116,7 @@ struct Reply {
   Refusal refusal = Refusal::kNeverFits;  // set with Finish::kExhausted
   int retry_seconds = 0;                  // set with a refusal that may not repeat; else 0
   Usage usage;
+  Usage own;          // of this sequence alone
   bool last = false;  // all n sequences have ended; this is the last piece
 };
 
@@ -217,8 +226,9 @@ class Service {
   // Ends requests through their sinks and returns once that is done: not from a sink.
   virtual std::vector<Aborted> abort(AbortWish wish) = 0;
   // From pause() to resume() start() answers through the sink with Refusal::kPaused, and health()
-  // is an error. Requests under way end in the same way; they are returned.
-  virtual std::vector<Aborted> pause() = 0;
+  // is an error. Requests under way end in the same way; they are returned. Where they may finish
+  // before, this waits for them, and a resume() meanwhile ends the wait and spares the rest.
+  virtual std::vector<Aborted> pause(Ending ending) = 0;
   virtual void resume() = 0;
   virtual bool paused() const = 0;
   // What the prefix cache holds now is never found again by this process. Its blocks are free to be

@@ -2,26 +2,33 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <string_view>
+#include <unordered_set>
 
 namespace skiff::service {
 namespace {
 
 Error invalid(std::string what) { return {Code::kInvalid, std::move(what), "tool_choice"}; }
 
-std::string name_of(const OrderedJson& tool) {
-  return tool.at("function").at("name").get<std::string>();
+using Names = std::unordered_set<std::string_view>;
+
+std::string_view name_of(const OrderedJson& tool) {
+  return tool.at("function").at("name").get_ref<const std::string&>();
 }
 
-// Keeps the named tools, in their order.
+// Keeps the named tools, in their order. Names are looked up in sets, because a client decides how
+// many there are and how long.
 std::optional<Error> keep_only(const std::vector<std::string>& names, OrderedJson& tools) {
-  OrderedJson kept = OrderedJson::array();
+  Names there;
+  for (const OrderedJson& tool : tools) there.insert(name_of(tool));
   for (const std::string& name : names)
-    if (std::ranges::none_of(tools, [&](const OrderedJson& tool) { return name_of(tool) == name; }))
+    if (!there.contains(name))
       return invalid(fmt::format("tool_choice names the function \"{}\", which tools does not have",
                                  name.substr(0, 64)));
+  const Names wanted(names.begin(), names.end());
+  OrderedJson kept = OrderedJson::array();
   for (const OrderedJson& tool : tools)
-    if (std::ranges::find(names, name_of(tool)) != names.end()) kept.push_back(tool);
+    if (wanted.contains(name_of(tool))) kept.push_back(tool);
   tools = std::move(kept);
   return std::nullopt;
 }

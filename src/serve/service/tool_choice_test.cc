@@ -1,5 +1,6 @@
 #include "serve/service/tool_choice.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "serve/service/thinking.h"
@@ -46,6 +47,21 @@ TEST(ToolChoice, OnlyRequiredCallsMustBeMade) {
 TEST(ToolChoice, WhatCannotBeIsRefused) {
   EXPECT_EQ(applied({.mode = Mode::kRequired}, "null").error->code, Code::kInvalid);
   EXPECT_EQ(applied({.mode = Mode::kAuto, .only = {"h"}}).error->code, Code::kInvalid);
+}
+
+TEST(ToolChoice, ManyNamesKeepTheOrderOfTheTools) {
+  OrderedJson tools = OrderedJson::array();
+  ToolChoice choice{.mode = Mode::kRequired};
+  for (int i = 0; i < 1024; ++i) {
+    const std::string name = fmt::format("f{}", i);
+    tools.push_back({{"type", "function"}, {"function", {{"name", name}}}});
+    if (i % 2) choice.only.insert(choice.only.begin(), name);
+  }
+  const Applied half = applied(choice, tools.dump().c_str());
+  ASSERT_FALSE(half.error);
+  ASSERT_EQ(half.conversation.tools.size(), 512u);
+  EXPECT_EQ(half.conversation.tools[0]["function"]["name"], "f1");
+  EXPECT_EQ(half.conversation.tools[511]["function"]["name"], "f1023");
 }
 
 TEST(Thinking, EveryNameSaysTheSame) {

@@ -12,13 +12,6 @@
 
 namespace skiff::service {
 
-// What becomes of requests under way: they end at once, as when the service is paused, or they may
-// finish for some seconds before the rest ends so. New ones are refused from the beginning.
-struct Ending {
-  bool waits = false;
-  double seconds = 0;
-};
-
 struct Slept {
   engine::GivenBack given;
   std::vector<Aborted> aborted;

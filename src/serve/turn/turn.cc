@@ -18,16 +18,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// How the client wants the answer.
+struct Manner {
+  bool streams = false;
+  bool shows_reasoning = true;
+};
+
 // The service's sink keeps it alive. Thread-safe.
 class Turn : public service::OpenGeneration, public std::enable_shared_from_this<Turn> {
  public:
   Turn(service::ProtocolContext& context, const TurnProtocol& protocol, std::string request_id,
-       std::unique_ptr<TurnWriter> writer, bool streams, std::shared_ptr<http::HttpReply> reply,
+       std::unique_ptr<TurnWriter> writer, Manner manner, std::shared_ptr<http::HttpReply> reply,
        service::Ticket ticket)
       : context_(context.shared_from_this()),
         protocol_(protocol),
         request_id_(std::move(request_id)),
-        streams_(streams),
+        manner_(manner),
         reply_(std::move(reply)),
         writer_(std::move(writer)),
         ticket_(std::move(ticket)),
@@ -50,7 +56,7 @@ class Turn : public service::OpenGeneration, public std::enable_shared_from_this
 
   void tick() override {
     std::lock_guard lock(mutex_);
-    if (done_ || !streams_) return;
+    if (done_ || !manner_.streams) return;
     const std::chrono::duration<double> silent = Clock::now() - last_write_;
     if (silent.count() < context_->config.stream_idle_seconds) return;
     open();
@@ -74,9 +80,13 @@ class Turn : public service::OpenGeneration, public std::enable_shared_from_this
       reply.parts.push_back({.part = answer::Part::kContent, .text = reply.text});
     if (reply.finish == Finish::kExhausted || reply.finish == Finish::kCancelled)
       return fail(openai::why_ended(*context_, reply));
+    if (!manner_.shows_reasoning)
+      std::erase_if(reply.parts, [](const answer::AnswerEvent& event) {
+        return event.part == answer::Part::kReasoning;
+      });
     const bool last = reply.finish != Finish::kNone;
     if (!reply.tokens.empty() && !std::exchange(begun_, true)) writer_->note_first_token();
-    if (streams_) {
+    if (manner_.streams) {
       open();
       write(writer_->piece(reply));
     } else {
@@ -89,7 +99,7 @@ class Turn : public service::OpenGeneration, public std::enable_shared_from_this
   void finish() {
     done_ = true;
     ticket_.release();
-    if (streams_) return reply_->end_stream();
+    if (manner_.streams) return reply_->end_stream();
     reply_->send({.status = 200, .body = writer_->whole(whole_)});
   }
 
@@ -129,7 +139,7 @@ class Turn : public service::OpenGeneration, public std::enable_shared_from_this
   const std::shared_ptr<service::ProtocolContext> context_;
   const TurnProtocol& protocol_;
   const std::string request_id_;
-  const bool streams_;
+  const Manner manner_;
   const std::shared_ptr<http::HttpReply> reply_;
 
   std::mutex mutex_;  // guards the rest
@@ -156,6 +166,10 @@ Result<openai::OpenAiCall> read_call(const TurnProtocol& protocol, const Ordered
   if (call->request.n != 1) return refused("n");
   if (call->best_of != 1) return refused("best_of");
   if (call->logprobs) return refused("logprobs");
+  if (call->prompt_logprobs) return refused("prompt_logprobs");
+  if (call->return_token_ids) return refused("return_token_ids");
+  if (call->tokens_as_ids) return refused("return_tokens_as_token_ids");
+  if (call->max_streaming_tokens > 1) return refused("max_streaming_response_tokens");
   return call;
 }
 
@@ -215,10 +229,11 @@ void answer(const TurnProtocol& protocol, service::ProtocolContext& context,
   auto call = read_call(protocol, body, context.config.defaults);
   if (!call) return refuse_call(http::api_error(call.error(), "messages"));
   if (auto error = check(context, *call)) return refuse_call(*error);
-  TurnInfo info{.id = request.request_id,
-                .model = openai::model_of(context, call->model),
-                .created = std::time(nullptr)};
-  const bool streams = call->stream;
+  TurnInfo info{
+      .id = call->request_id.empty() ? request.request_id : http::sane_request_id(call->request_id),
+      .model = openai::model_of(context, call->model),
+      .created = std::time(nullptr)};
+  const Manner manner{.streams = call->stream, .shows_reasoning = call->include_reasoning};
   service::Request wanted = request_of(*call);
   if (!context.config.policy.shared_cache) wanted.cache.salt.insert(0, keys.cache_salt(request));
   auto prompt = context.service.prepare(std::move(wanted));
@@ -227,9 +242,10 @@ void answer(const TurnProtocol& protocol, service::ProtocolContext& context,
     return refuse(openai::admission_error(*refused));
   info.prompt_tokens = static_cast<int>(prompt->prompt.size());
   prompt->tag = openai::tag_of(
-      request, {.id = info.id, .operation = "chat", .model = info.model, .streamed = streams});
+      request,
+      {.id = info.id, .operation = "chat", .model = info.model, .streamed = manner.streams});
   auto writer = protocol.writer(std::move(info), {.json = body, .counted = request.counted});
-  std::make_shared<Turn>(context, protocol, request.request_id, std::move(writer), streams,
+  std::make_shared<Turn>(context, protocol, request.request_id, std::move(writer), manner,
                          std::move(reply), std::move(std::get<service::Ticket>(admitted)))
       ->start(std::move(*prompt));
 }
