@@ -64,17 +64,21 @@ void spread(Sequence done, Sequence left, ExprSet& exprs, std::vector<Sequence>&
   out.push_back(std::move(done));
 }
 
-ExprId anchored(const RegexNode& root, Speller& speller, bool search) {
+// `around`: what may stand before and behind a match; `last`: behind one that ends in $.
+struct Surroundings {
+  ExprId around = kEmpty, last = kEmpty;
+};
+
+ExprId anchored(const RegexNode& root, Speller& speller, Surroundings allowed) {
   ExprSet& exprs = speller.exprs();
   std::vector<Sequence> alternatives;
   spread({}, {&root}, exprs, alternatives);
   std::vector<ExprId> choices;
   for (const Sequence& parts : alternatives) {
     auto begin = parts.begin(), end = parts.end();
-    const ExprId around = search ? exprs.repeat(speller.any(), 0, kEndless) : kEmpty;
-    ExprId before = around, after = around;
+    ExprId before = allowed.around, after = allowed.around;
     for (; begin != end && (*begin)->kind == RegexKind::kBegin; ++begin) before = kEmpty;
-    for (; begin != end && (*(end - 1))->kind == RegexKind::kEnd; --end) after = kEmpty;
+    for (; begin != end && (*(end - 1))->kind == RegexKind::kEnd; --end) after = allowed.last;
     ExprId out = after;
     while (end != begin) out = exprs.concat(lower(**--end, speller), out);
     choices.push_back(exprs.concat(before, out));
@@ -84,13 +88,25 @@ ExprId anchored(const RegexNode& root, Speller& speller, bool search) {
 
 }  // namespace
 
-Regex::Regex(std::unique_ptr<RegexNode> root) : root_(std::move(root)) {}
+Regex::Regex(std::unique_ptr<RegexNode> root, Reading reading)
+    : root_(std::move(root)), reading_(reading) {}
 Regex::Regex(Regex&&) noexcept = default;
 Regex& Regex::operator=(Regex&&) noexcept = default;
 Regex::~Regex() = default;
 
-Regex Regex::parse(std::string_view pattern) { return Regex(parse_regex(pattern)); }
-ExprId Regex::whole(Speller& speller) const { return anchored(*root_, speller, false); }
-ExprId Regex::search(Speller& speller) const { return anchored(*root_, speller, true); }
+Regex Regex::parse(std::string_view pattern, Reading reading) {
+  return {parse_regex(pattern, reading), reading};
+}
+
+ExprId Regex::whole(Speller& speller) const { return anchored(*root_, speller, {}); }
+
+ExprId Regex::search(Speller& speller) const {
+  ExprSet& exprs = speller.exprs();
+  // Python's $ also matches before a line end that is the last character.
+  const ExprId line_end =
+      reading_ == Reading::kLeast ? kEmpty : exprs.optional(speller.one({{'\n', '\n'}}));
+  return anchored(*root_, speller,
+                  {.around = exprs.repeat(speller.any(), 0, kEndless), .last = line_end});
+}
 
 }  // namespace skiff::grammar

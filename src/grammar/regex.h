@@ -2,14 +2,13 @@
 //
 // Literals, classes, \d \w \s and their complements, \p{L} and the like, groups, alternation,
 // * + ? {m,n} (lazy forms mean the same language), and ^ and $ at the ends of alternatives. Where
-// the two dialects disagree about a class, the smaller set counts. Look-around, back-references,
-// \b and flags are refused.
+// the two dialects disagree, a pattern has two readings: the least is for texts that are to match,
+// the greatest for texts that are not to. Look-around, back-references, \b and flags are refused.
 #pragma once
 #include <memory>
 #include <string_view>
 
-#include "grammar/characters.h"
-#include "grammar/expr.h"
+#include "grammar/regex_classes.h"
 
 namespace skiff::grammar {
 
@@ -18,7 +17,7 @@ struct RegexNode;
 class Regex {
  public:
   // Throws Refusal naming what is not supported and where.
-  static Regex parse(std::string_view pattern);
+  static Regex parse(std::string_view pattern, Reading reading = Reading::kLeast);
   Regex(Regex&&) noexcept;
   Regex& operator=(Regex&&) noexcept;
   ~Regex();
@@ -29,11 +28,9 @@ class Regex {
   ExprId search(Speller& speller) const;
 
  private:
-  explicit Regex(std::unique_ptr<RegexNode> root);
+  Regex(std::unique_ptr<RegexNode> root, Reading reading);
   std::unique_ptr<RegexNode> root_;
+  Reading reading_;
 };
-
-// Letters, digits and so on by their class letter (d, w, s, D, W, S); throws Refusal for another.
-Characters class_escape(char letter);
 
 }  // namespace skiff::grammar

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "grammar/characters.h"
+#include "grammar/regex_classes.h"
 
 namespace skiff::grammar {
 
@@ -20,6 +20,6 @@ struct RegexNode {
 using RegexTree = std::unique_ptr<RegexNode>;
 
 // Throws Refusal.
-RegexTree parse_regex(std::string_view pattern);
+RegexTree parse_regex(std::string_view pattern, Reading reading);
 
 }  // namespace skiff::grammar

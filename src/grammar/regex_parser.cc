@@ -4,9 +4,7 @@
 
 #include "base/utf8.h"
 #include "grammar/refusal.h"
-#include "grammar/regex.h"
 #include "grammar/regex_node.h"
-#include "text/char_classes.h"
 
 namespace skiff::grammar {
 namespace {
@@ -15,32 +13,9 @@ constexpr int kMaxDepth = 128;                // groups within groups
 constexpr uint32_t kMaxCount = 1'000'000;     // the most that one repetition counts to
 constexpr uint64_t kMaxProduct = 10'000'000;  // product of the counts of nested repetitions
 
-// Returns the characters whose general category is in `classes`; \s and line breaks have flags of
-// their own. It looks at every character there is, so callers keep the result.
-Characters of_classes(uint8_t classes) {
-  Characters out;
-  const auto& table = text::CharClasses::get();
-  constexpr char32_t kEnd = 0x110000;
-  for (char32_t c = 0; c < kEnd; ++c) {
-    const char32_t from = c;
-    while (c < kEnd && (table.of(c) & classes) != 0) ++c;
-    if (c > from) out.add(from, c - 1);
-  }
-  out.settle();
-  return out;
-}
-
-const Characters& white_space() {
-  static const Characters kSpaces = {{0x09, 0x0D},     {0x1C, 0x20},     {0x85, 0x85},
-                                     {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
-                                     {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
-                                     {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
-  return kSpaces;
-}
-
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  Parser(std::string_view text, Reading reading) : text_(text), reading_(reading) {}
 
   RegexTree parse() {
     RegexTree out = choice();
@@ -161,8 +136,7 @@ class Parser {
   RegexTree atom() {
     if (take("(")) return group();
     if (take("[")) return characters(bracket());
-    if (take("."))
-      return characters(Characters{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.inverse());
+    if (take(".")) return characters(any_but_line_ends(reading_));
     if (peek() == '^' || peek() == '$') {
       RegexTree out = node(take("^") ? RegexKind::kBegin : (take("$"), RegexKind::kEnd));
       out->anchors = true;
@@ -201,6 +175,8 @@ class Parser {
   Characters bracket() {
     const bool inverse = take("^");
     if (peek() == ']') fail("an empty class [] or [^] is not supported");
+    // What is left out of the smaller set is the larger one.
+    if (inverse) reading_ = opposite(reading_);
     Characters out;
     while (!take("]")) {
       if (!more()) fail("a class without ]");
@@ -217,7 +193,9 @@ class Parser {
       out.add(from, to);
     }
     out.settle();
-    return inverse ? out.inverse() : out;
+    if (!inverse) return out;
+    reading_ = opposite(reading_);
+    return out.inverse();
   }
   char32_t single(const Characters& set) const {
     if (set.ranges().size() != 1 || set.ranges()[0].first != set.ranges()[0].second)
@@ -243,7 +221,7 @@ class Parser {
       case 's':
       case 'S':
         ++at_;
-        return class_escape(c);
+        return class_escape(c, reading_);
       case 'n':
         return code('\n');
       case 'r':
@@ -312,21 +290,12 @@ class Parser {
     if (!take("{") || end == text_.npos) fail("\\p without a property in braces");
     const auto name = text_.substr(at_, end - at_);
     at_ = end + 1;
-    struct Property {
-      std::string_view name, long_name;
-      Characters set;
-    };
-    static const Property kProperties[] = {{"L", "Letter", of_classes(text::kLetter)},
-                                           {"Ll", "Lowercase_Letter", of_classes(text::kLower)},
-                                           {"M", "Mark", of_classes(text::kMark)},
-                                           {"N", "Number", of_classes(text::kNumber)}};
-    for (const Property& known : kProperties)
-      if (name == known.name || name == known.long_name)
-        return inverse ? known.set.inverse() : known.set;
+    if (const auto set = category(name)) return inverse ? set->inverse() : *set;
     fail("\\p{{{}}} is not supported", name);
   }
 
   std::string_view text_;
+  Reading reading_;
   size_t at_ = 0;
   int depth_ = 0;
   size_t num_ranges_ = 0;
@@ -336,40 +305,8 @@ class Parser {
 
 }  // namespace
 
-// \d and \w are ASCII's, as in ECMA-262; the complements leave out what Python counts as a digit,
-// letter or space, too.
-Characters class_escape(char letter) {
-  Characters digits = {{'0', '9'}};
-  Characters word = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-  switch (letter) {
-    case 'd':
-      return digits;
-    case 'w':
-      return word;
-    case 's':
-      return {{0x09, 0x0D},     {0x20, 0x20},     {0xA0, 0xA0},
-              {0x1680, 0x1680}, {0x2000, 0x200A}, {0x2028, 0x2029},
-              {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
-    case 'S':
-      return white_space().inverse();
-    case 'D': {
-      static const Characters kOthers = of_classes(text::kNumber).inverse();
-      return kOthers;
-    }
-    case 'W': {
-      static const Characters kOthers = [&] {
-        Characters out = of_classes(text::kNumber | text::kLetter | text::kMark);
-        out.add(word);
-        out.settle();
-        return out.inverse();
-      }();
-      return kOthers;
-    }
-    default:
-      refuse("\\{} is not supported", letter);
-  }
+RegexTree parse_regex(std::string_view pattern, Reading reading) {
+  return Parser(pattern, reading).parse();
 }
-
-RegexTree parse_regex(std::string_view pattern) { return Parser(pattern).parse(); }
 
 }  // namespace skiff::grammar

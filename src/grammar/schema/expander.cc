@@ -84,7 +84,7 @@ void Expander::check_disjoint(Node schema, Node branches, const Shapes& siblings
           fail(schema, "oneOf",
                fmt::format("is supported where no value fits two branches, but branches {} and {} "
                            "may both fit; write anyOf, or tell them apart by type, const or a "
-                           "required property with a const",
+                           "required property with a const (format does not)",
                            i, k));
 }
 

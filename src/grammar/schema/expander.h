@@ -15,7 +15,8 @@ using Shapes = std::vector<Shape>;
 
 class Expander {
  public:
-  // Decides whether no value fits a shape; false where it cannot tell.
+  // Decides whether no value fits a shape by any reading of its patterns and formats; false where
+  // it cannot tell.
   using Emptiness = std::function<bool(const Shape&)>;
 
   Expander(const Document& document, Fuel& fuel, bool strict, Emptiness is_empty)

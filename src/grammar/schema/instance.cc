@@ -8,88 +8,92 @@
 
 namespace skiff::grammar {
 
-bool SchemaLowering::string_fits(const std::string& text, const Shape& shape) {
+bool SchemaLowering::string_fits(const std::string& text, const Shape& shape, Reading reading) {
   uint32_t length = 0;
   for (size_t at = 0; at < text.size(); ++length) utf8_next(text, &at);
   if (length < shape.min_length || length > shape.max_length) return false;
   for (const std::string& pattern : shape.patterns)
-    if (!patterns_.finds(pattern, text)) return false;
+    if (!patterns_.finds(pattern, text, reading)) return false;
+  if (reading == Reading::kGreatest) return true;
   Speller plain(exprs(), Spelling::kUtf8);
   return std::all_of(shape.formats.begin(), shape.formats.end(), [&](const std::string& format) {
     return exprs().matches(format_strings(format, plain), text);
   });
 }
 
-bool SchemaLowering::object_fits(const OrderedJson& value, const Shape& shape) {
+bool SchemaLowering::object_fits(const OrderedJson& value, const Shape& shape, Reading reading) {
   if (value.size() < shape.min_members || value.size() > shape.max_members) return false;
   for (const std::string& name : shape.required)
     if (!member_of(&value, name)) return false;
   for (const auto& [name, member] : value.get_ref<const OrderedJson::object_t&>()) {
-    if (!fits(OrderedJson(name), shape.names)) return false;
-    if (!fits(member, nodes_of(shape, name))) return false;
+    if (!fits(OrderedJson(name), shape.names, reading)) return false;
+    if (!fits(member, nodes_of(shape, name, reading), reading)) return false;
   }
   return true;
 }
 
-bool SchemaLowering::fits(const OrderedJson& value, const Shape& shape) {
+bool SchemaLowering::fits(const OrderedJson& value, const Shape& shape, Reading reading) {
   if (shape.values) {
     spend(static_cast<int64_t>(shape.values->size() / 16));
     const auto same = [&](Node one) { return *one == value; };
     if (std::none_of(shape.values->begin(), shape.values->end(), same)) return false;
   }
-  return fits_beside_values(value, shape);
+  return fits_beside_values(value, shape, reading);
 }
 
-bool SchemaLowering::fits_beside_values(const OrderedJson& value, const Shape& shape) {
+bool SchemaLowering::number_fits(const OrderedJson& value, const Shape& shape) {
+  const Decimal number = Decimal::parse(value.dump());
+  if (!shape.range.holds(number)) return false;
+  std::string text = number.whole;
+  if (!number.fraction.empty()) text += "." + number.fraction;
+  return std::ranges::all_of(shape.multiples, [&](const Decimal& step) {
+    const ExprId multiples =
+        step.fraction.empty()
+            ? multiples_of(exprs(), static_cast<uint32_t>(std::stoul(step.whole)), true)
+            : numbers_of_digits(exprs(), static_cast<uint32_t>(step.fraction.size()));
+    return exprs().matches(multiples, text);
+  });
+}
+
+bool SchemaLowering::fits_beside_values(const OrderedJson& value, const Shape& shape,
+                                        Reading reading) {
   spend(4);
   const uint8_t type = type_of(value);
   if (!(shape.types & type)) return false;
-  if (type & kNumberType) {
-    const Decimal number = Decimal::parse(value.dump());
-    if (!shape.range.holds(number)) return false;
-    Speller plain(exprs(), Spelling::kUtf8);
-    for (const Decimal& step : shape.multiples) {
-      std::string text = number.whole;
-      if (!number.fraction.empty()) text += "." + number.fraction;
-      const ExprId multiples =
-          step.fraction.empty()
-              ? multiples_of(exprs(), static_cast<uint32_t>(std::stoul(step.whole)), true)
-              : numbers_of_digits(exprs(), static_cast<uint32_t>(step.fraction.size()));
-      if (!exprs().matches(multiples, text)) return false;
-    }
-  }
-  if (type == kStringType) return string_fits(value.get_ref<const std::string&>(), shape);
-  if (type == kObjectType) return object_fits(value, shape);
+  if (type & kNumberType) return number_fits(value, shape);
+  if (type == kStringType) return string_fits(value.get_ref<const std::string&>(), shape, reading);
+  if (type == kObjectType) return object_fits(value, shape, reading);
   if (type != kArrayType) return true;
   if (value.size() < shape.min_items || value.size() > shape.max_items) return false;
   for (size_t i = 0; i < value.size(); ++i)
-    if (!fits(value[i], element_nodes(shape, i))) return false;
+    if (!fits(value[i], element_nodes(shape, i), reading)) return false;
   return true;
 }
 
-bool SchemaLowering::fits(const OrderedJson& value, const Nodes& schemas) {
+bool SchemaLowering::fits(const OrderedJson& value, const Nodes& schemas, Reading reading) {
   return std::all_of(schemas.begin(), schemas.end(), [&](Node schema) {
     const Shapes& shapes = expander_.expand(schema);
     return std::any_of(shapes.begin(), shapes.end(),
-                       [&](const Shape& shape) { return fits(value, shape); });
+                       [&](const Shape& shape) { return fits(value, shape, reading); });
   });
 }
 
 bool SchemaLowering::is_empty(const Shape& shape, int depth) {
+  constexpr Reading kRead = Reading::kGreatest;
   spend(16);
   if (shape.values)
     return std::none_of(shape.values->begin(), shape.values->end(),
-                        [&](Node value) { return fits_beside_values(*value, shape); });
+                        [&](Node value) { return fits_beside_values(*value, shape, kRead); });
   uint8_t left = shape.types;
   if ((left & kNumberType) && numbers(shape) == kNothing)
     left &= static_cast<uint8_t>(~kNumberType);
-  if ((left & kStringType) && string_body(shape, json_strings()) == kNothing)
+  if ((left & kStringType) && string_body(shape, json_strings(), kRead) == kNothing)
     left &= static_cast<uint8_t>(~kStringType);
   if ((left & kArrayType) && shape.min_items > shape.max_items)
     left &= static_cast<uint8_t>(~kArrayType);
   const auto impossible = [&](const std::string& name) {
     try {
-      const Shapes shapes = expander_.expand_all(nodes_of(shape, name));
+      const Shapes shapes = expander_.expand_all(nodes_of(shape, name, kRead));
       return std::all_of(shapes.begin(), shapes.end(),
                          [&](const Shape& one) { return is_empty(one, depth - 1); });
     } catch (const Refusal&) {

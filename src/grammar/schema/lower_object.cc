@@ -10,6 +10,29 @@ namespace {
 constexpr uint32_t kMaxCounted = 64;  // members that are counted one by one
 constexpr size_t kMaxPatterns = 6;    // patternProperties of an object; each pair may overlap
 
+// The names that match a pattern by every reading, and those that match by none; each is made when
+// it is asked for.
+class NamesByPattern {
+ public:
+  NamesByPattern(const std::string& pattern, Speller& speller)
+      : pattern_(&pattern), speller_(&speller) {}
+  ExprId matching() {
+    if (!matching_) matching_ = Regex::parse(*pattern_).search(*speller_);
+    return *matching_;
+  }
+  ExprId others() {
+    if (!others_)
+      others_ =
+          speller_->exprs().negate(Regex::parse(*pattern_, Reading::kGreatest).search(*speller_));
+    return *others_;
+  }
+
+ private:
+  const std::string* pattern_;
+  Speller* speller_;
+  std::optional<ExprId> matching_, others_;
+};
+
 }  // namespace
 
 ExprId SchemaLowering::other_members(const Shape& shape, const std::vector<std::string>& declared) {
@@ -30,23 +53,20 @@ ExprId SchemaLowering::other_members(const Shape& shape, const std::vector<std::
   taken.reserve(declared.size());
   for (const std::string& name : declared) taken.push_back(speller.text(name));
   if (!taken.empty()) names.push_back(exprs().negate(exprs().alt(std::move(taken))));
-  std::vector<ExprId> searched;
-  searched.reserve(patterns.size());
-  for (const std::string& pattern : patterns)
-    searched.push_back(Regex::parse(pattern).search(speller));
-  // A name matches some of the patterns and none of the others.
+  // A name matches some of the patterns by every reading, and none of the others by any.
+  std::vector<NamesByPattern> by_pattern;
+  for (const std::string& pattern : patterns) by_pattern.emplace_back(pattern, speller);
   std::vector<ExprId> choices;
   for (size_t subset = 0; subset < size_t{1} << patterns.size(); ++subset) {
     std::vector<bool> matches(patterns.size());
-    std::vector<ExprId> key = names;
-    for (size_t i = 0; i < patterns.size(); ++i) {
-      matches[i] = (subset >> i & 1) != 0;
-      key.push_back(matches[i] ? searched[i] : exprs().negate(searched[i]));
-    }
+    for (size_t i = 0; i < patterns.size(); ++i) matches[i] = (subset >> i & 1) != 0;
     const Nodes nodes = other_nodes(shape, patterns, matches);
     if (std::any_of(nodes.begin(), nodes.end(),
                     [](Node node) { return node->is_boolean() && !node->get<bool>(); }))
       continue;
+    std::vector<ExprId> key = names;
+    for (size_t i = 0; i < patterns.size(); ++i)
+      key.push_back(matches[i] ? by_pattern[i].matching() : by_pattern[i].others());
     const ExprId body = exprs().both(std::move(key));
     spend(1);
     if (body == kNothing) continue;
@@ -68,7 +88,8 @@ std::optional<SchemaLowering::Members> SchemaLowering::members(const Shape& shap
     spend(static_cast<int64_t>(shape.required.size()) / 8 + 1);
     const bool required =
         std::find(shape.required.begin(), shape.required.end(), name) != shape.required.end();
-    const bool allowed = shape.names.empty() || fits(OrderedJson(name), shape.names);
+    const bool allowed =
+        shape.names.empty() || fits(OrderedJson(name), shape.names, Reading::kLeast);
     const ExprId text = allowed ? value(nodes_of(shape, name)) : kNothing;
     if (text == kNothing && required) return std::nullopt;
     if (text == kNothing) continue;

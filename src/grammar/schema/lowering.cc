@@ -9,6 +9,7 @@ namespace skiff::grammar {
 namespace {
 
 constexpr int kEmptinessDepth = 4;
+const std::vector<std::string> kAnnotations;  // no formats
 
 bool anything_goes(Node schema) {
   return schema->is_boolean() ? schema->get<bool>() : schema->is_object() && schema->empty();
@@ -70,7 +71,8 @@ ExprId SchemaLowering::made(const Nodes& schemas) {
 ExprId SchemaLowering::values(const Shape& shape) {
   std::vector<ExprId> choices;
   for (const Node value : *shape.values)
-    if (fits_beside_values(*value, shape)) choices.push_back(syntax_.literal(*value));
+    if (fits_beside_values(*value, shape, Reading::kLeast))
+      choices.push_back(syntax_.literal(*value));
   return exprs().alt(std::move(choices));
 }
 
@@ -106,17 +108,18 @@ ExprId SchemaLowering::numbers(const Shape& shape) {
   return exprs().both(std::move(parts));
 }
 
-ExprId SchemaLowering::string_body(const Shape& shape, StringSpelling spelling) {
+ExprId SchemaLowering::string_body(const Shape& shape, StringSpelling spelling, Reading reading) {
+  const auto& formats = reading == Reading::kLeast ? shape.formats : kAnnotations;
   if (shape.min_length > shape.max_length) return kNothing;
-  if (shape.patterns.empty() && shape.formats.empty())
+  if (shape.patterns.empty() && formats.empty())
     return exprs().repeat(spelling.character, shape.min_length, shape.max_length);
   Speller& speller = spelling.speller;
   std::vector<ExprId> parts;
   if (shape.min_length > 0 || shape.max_length != kEndless)
     parts.push_back(exprs().repeat(speller.any(), shape.min_length, shape.max_length));
   for (const std::string& pattern : shape.patterns)
-    parts.push_back(Regex::parse(pattern).search(speller));
-  for (const std::string& format : shape.formats) parts.push_back(format_strings(format, speller));
+    parts.push_back(Regex::parse(pattern, reading).search(speller));
+  for (const std::string& format : formats) parts.push_back(format_strings(format, speller));
   const ExprId out = exprs().both(std::move(parts));
   spend(1);
   return out;
@@ -131,7 +134,7 @@ std::optional<ExprId> SchemaLowering::string_bodies(const Nodes& schemas, String
       continue;
     }
     for (const Node value : *shape.values)
-      if (value->is_string() && fits(*value, shape))
+      if (value->is_string() && fits(*value, shape, Reading::kLeast))
         choices.push_back(spelling.speller.text(value->get_ref<const std::string&>()));
   }
   return exprs().alt(std::move(choices));

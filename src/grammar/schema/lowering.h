@@ -28,8 +28,8 @@ class SchemaLowering {
   std::optional<ExprId> string_bodies(const Nodes& schemas, StringSpelling spelling);
   Expander& expander() { return expander_; }
   // The schemas for a member `name` of an object.
-  Nodes nodes_of(const Shape& shape, const std::string& name) {
-    return member_nodes(shape, name, patterns_);
+  Nodes nodes_of(const Shape& shape, const std::string& name, Reading reading = Reading::kLeast) {
+    return member_nodes(shape, name, patterns_, reading);
   }
 
  private:
@@ -40,7 +40,8 @@ class SchemaLowering {
   ExprId shape(const Shape& shape);
   ExprId values(const Shape& shape);
   ExprId numbers(const Shape& shape);
-  ExprId string_body(const Shape& shape, StringSpelling spelling);
+  ExprId string_body(const Shape& shape, StringSpelling spelling,
+                     Reading reading = Reading::kLeast);
   StringSpelling json_strings() { return {syntax_.speller(), syntax_.any_character()}; }
   ExprId array(const Shape& shape);
   ExprId object(const Shape& shape);
@@ -60,13 +61,16 @@ class SchemaLowering {
   ExprId in_order(const Members& members);
   ExprId counted(const Members& members, uint32_t min, uint32_t max);
 
-  // instance.cc
-  bool fits(const OrderedJson& value, const Shape& shape);
-  bool fits(const OrderedJson& value, const Nodes& schemas);
+  // instance.cc. The least reading of a schema is what fits it to every reader; the greatest what
+  // fits it to some reader, for whom formats may be annotations.
+  bool fits(const OrderedJson& value, const Shape& shape, Reading reading);
+  bool fits(const OrderedJson& value, const Nodes& schemas, Reading reading);
   // The same less the shape's own values: who asks takes the value from those.
-  bool fits_beside_values(const OrderedJson& value, const Shape& shape);
-  bool string_fits(const std::string& text, const Shape& shape);
-  bool object_fits(const OrderedJson& value, const Shape& shape);
+  bool fits_beside_values(const OrderedJson& value, const Shape& shape, Reading reading);
+  bool number_fits(const OrderedJson& value, const Shape& shape);
+  bool string_fits(const std::string& text, const Shape& shape, Reading reading);
+  bool object_fits(const OrderedJson& value, const Shape& shape, Reading reading);
+  // Of the greatest reading.
   bool is_empty(const Shape& shape, int depth);
 
   ExprSet& exprs() { return syntax_.exprs(); }

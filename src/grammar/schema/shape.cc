@@ -100,24 +100,29 @@ uint8_t type_of(const OrderedJson& value) {
   }
 }
 
-bool PatternFinder::finds(const std::string& pattern, const std::string& text) {
-  const auto [entry, fresh] = known_.try_emplace(pattern, kNothing);
-  if (fresh) entry->second = Regex::parse(pattern).search(speller_);
+bool PatternFinder::finds(const std::string& pattern, const std::string& text, Reading reading) {
+  auto& known = known_[reading == Reading::kLeast ? 0 : 1];
+  const auto [entry, fresh] = known.try_emplace(pattern, kNothing);
+  if (fresh) entry->second = Regex::parse(pattern, reading).search(speller_);
   const bool found = exprs_.matches(entry->second, text);
   if (!exprs_.fuel().burn())
     refuse("the pattern {} is too complex (the fuel is spent)", pattern.substr(0, 80));
   return found;
 }
 
-Nodes member_nodes(const Shape& shape, const std::string& name, PatternFinder& patterns) {
+Nodes member_nodes(const Shape& shape, const std::string& name, PatternFinder& patterns,
+                   Reading reading) {
   Nodes out;
   for (const Node layer : shape.objects) {
-    bool known = false;
+    bool known = false;  // additionalProperties does not hold
     if (const Node properties = member_of(layer, "properties"))
       if (const Node value = member_of(properties, name)) out.push_back(value), known = true;
     if (const Node by_pattern = member_of(layer, "patternProperties"))
-      for (const auto& [pattern, value] : by_pattern->get_ref<const OrderedJson::object_t&>())
-        if (patterns.finds(pattern, name)) out.push_back(&value), known = true;
+      for (const auto& [pattern, value] : by_pattern->get_ref<const OrderedJson::object_t&>()) {
+        // The larger set of names has the smaller set of values.
+        if (patterns.finds(pattern, name, opposite(reading))) out.push_back(&value);
+        known = known || patterns.finds(pattern, name, reading);
+      }
     const Node additional = member_of(layer, "additionalProperties");
     const Node rest = additional ? additional : member_of(layer, "unevaluatedProperties");
     if (!known && rest) out.push_back(rest);

@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "grammar/characters.h"
 #include "grammar/number_range.h"
+#include "grammar/regex_classes.h"
 #include "grammar/schema/document.h"
 
 namespace skiff::grammar {
@@ -51,24 +51,27 @@ std::optional<Shape> intersection(Shape x, const Shape& y);
 int64_t copy_work(const Shape& shape);
 int64_t intersection_work(const Shape& x, const Shape& y);
 
-// Whether patterns, as JSON Schema reads them, find a match in texts. Each is read once. Throws
-// Refusal where the fuel, which outlives it, is spent.
+// Whether patterns, as JSON Schema reads them, find a match in texts. Each is read once in a
+// reading. Throws Refusal where the fuel, which outlives it, is spent.
 class PatternFinder {
  public:
   explicit PatternFinder(Fuel& fuel) : exprs_(fuel), speller_(exprs_, Spelling::kUtf8) {}
-  bool finds(const std::string& pattern, const std::string& text);
+  bool finds(const std::string& pattern, const std::string& text, Reading reading);
 
  private:
   ExprSet exprs_;
   Speller speller_;
-  std::unordered_map<std::string, ExprId> known_;
+  std::unordered_map<std::string, ExprId> known_[2];  // by the reading
 };
 
 // The type of a value; kIntegerType for any number without a fraction.
 uint8_t type_of(const OrderedJson& value);
 
-// The schemas for a member `name` of an object, or element `index` of an array.
-Nodes member_nodes(const Shape& shape, const std::string& name, PatternFinder& patterns);
+// The schemas for a member `name` of an object, or element `index` of an array. Where the readings
+// of a pattern differ about the name, the least reading of the schemas takes those of both cases,
+// the greatest those that hold in either.
+Nodes member_nodes(const Shape& shape, const std::string& name, PatternFinder& patterns,
+                   Reading reading);
 Nodes element_nodes(const Shape& shape, size_t index);
 // The patterns of all patternProperties, each once.
 std::vector<std::string> member_patterns(const Shape& shape);

@@ -1,0 +1,139 @@
+// What JSON Schemas allow, where they are refused, and the readings of regular expressions.
+#include <gtest/gtest.h>
+
+#include "grammar/matching_testing.h"
+
+namespace skiff::grammar {
+namespace {
+
+using testing::accepts;
+using testing::compiled;
+
+struct Meaning {
+  std::string schema;
+  std::vector<std::string> good, bad;
+};
+
+void expect_meanings(const std::vector<Meaning>& meanings) {
+  for (const Meaning& one : meanings) {
+    const auto grammar = testing::schema(one.schema);
+    EXPECT_TRUE(grammar) << one.schema << ": " << grammar.error().what;
+    if (!grammar) continue;
+    for (const std::string& text : one.good)
+      EXPECT_TRUE(accepts(*grammar, text)) << one.schema << "\n" << text;
+    for (const std::string& text : one.bad)
+      EXPECT_FALSE(accepts(*grammar, text)) << one.schema << "\n" << text;
+  }
+}
+
+struct Refused {
+  std::string schema, pointer;
+};
+
+void expect_refusals(const std::vector<Refused>& refusals) {
+  for (const Refused& one : refusals) {
+    const auto grammar = testing::schema(one.schema);
+    EXPECT_FALSE(grammar) << one.schema;
+    if (grammar) continue;
+    EXPECT_EQ(grammar.error().field, one.pointer) << one.schema << "\n" << grammar.error().what;
+  }
+}
+
+// To a reader for whom formats are annotations, two branches that differ by them alone both fit.
+TEST(JsonSchema, FormatsTellNoBranchesApart) {
+  expect_refusals({
+      {R"({"oneOf":[{"type":"string","format":"date"},{"type":"string","format":"date-time"}]})",
+       "/oneOf"},
+      {R"({"oneOf":[{"type":"string","format":"ipv4"},{"type":"string","format":"ipv6"}]})",
+       "/oneOf"},
+      {R"({"oneOf":[{"type":"string","format":"uuid"},{"const":"x"}]})", "/oneOf"},
+      {R"({"oneOf":[{"type":"object","properties":{"a":{"type":"string","format":"email"}},
+          "required":["a"]},{"type":"object","properties":{"a":{"type":"string","format":"uri"}},
+          "required":["a"]}]})",
+       "/oneOf"},
+      {R"({"oneOf":[{"type":"object","properties":{"a":{"format":"date"}},"required":["a"]},
+          {"const":{"a":"x"}}]})",
+       "/oneOf"},
+  });
+  expect_meanings({{R"({"oneOf":[{"type":"string","format":"date"},{"type":"null"}]})",
+                    {R"("2024-01-01")", "null"},
+                    {R"("x")"}}});
+}
+
+// Classes in a class that begins with ^ leave out what any dialect counts to them.
+TEST(JsonSchema, InvertedClassesAreTheSmallerSets) {
+  struct Case {
+    std::string pattern;
+    std::vector<std::string> good, bad;
+  };
+  const std::vector<Case> cases = {
+      {R"(^[^\d]$)", {"a", "é", " "}, {"1", "٣", "½"}},
+      {R"(^[^\w]$)", {"-", " ", "€"}, {"a", "_", "é", "٣", "\u0301"}},
+      {R"(^[^\s]$)", {"a", "é"}, {" ", "\x1c", "\u0085", "\ufeff", "\u2003"}},
+      {R"(^[^\S]$)", {" ", "\t", "\u2003"}, {"a", "\ufeff", "\u0085", "\x1f"}},
+      {R"(^[^\D]$)", {"1"}, {"a", "٣", "½"}},
+      {R"(^[^\W]$)", {"a", "_", "0"}, {"-", "é", "\u0301"}},
+      {R"(^[^\d\s]$)", {"a"}, {"1", "٣", " ", "\u0085"}},
+      {R"(^[\d]$)", {"1"}, {"٣"}},
+      {R"(^[\W]$)", {"-", "€"}, {"a", "é", "\u0301"}},
+      {R"(^.$)", {"a", "é"}, {"\n", "\r", "\u2028"}},
+  };
+  for (const Case& one : cases) {
+    const auto grammar = compiled(ConstraintKind::kRegex, one.pattern);
+    ASSERT_TRUE(grammar) << one.pattern << ": " << grammar.error().what;
+    for (const std::string& text : one.good)
+      EXPECT_TRUE(accepts(*grammar, text)) << one.pattern << text;
+    for (const std::string& text : one.bad)
+      EXPECT_FALSE(accepts(*grammar, text)) << one.pattern << text;
+  }
+}
+
+// A name that matches by one reading of a pattern and not by another may not come, unless the
+// schema names it: then its value meets the schemas of both cases.
+TEST(JsonSchema, NamesBetweenTwoReadingsOfAPattern) {
+  expect_meanings({
+      {R"({"patternProperties":{"^\\w+$":{"type":"integer"}}})",
+       {R"({"a":1})", R"({"-":"x"})"},
+       {R"({"a":"x"})", R"({"é":"x"})"}},
+      {R"({"patternProperties":{"\\d":{"type":"integer"}}})",
+       {R"({"a1":1})", R"({"a":"x"})"},
+       {R"({"1":"x"})", R"({"٣":"x"})"}},
+      {R"({"patternProperties":{"^[a-z]+$":{"type":"integer"}}})",
+       {R"({"ab":1})", R"({"A":"x"})", R"({"ab\n\n":"x"})"},
+       {R"({"ab":"x"})", R"({"ab\n":"x"})"}},
+      {R"({"patternProperties":{"^.$":{"type":"integer"}}})",
+       {R"({"a":1})", R"({"ab":"x"})"},
+       {R"({"\r":"x"})", "{\"\u2028\":\"x\"}", R"({"a\n":"x"})"}},
+      {R"({"patternProperties":{"^[^\\d]$":{"type":"integer"}}})",
+       {R"({"a":1})", R"({"1":"x"})"},
+       {R"({"٣":"x"})"}},
+      {R"({"properties":{"é":{}},"patternProperties":{"\\w":{"type":"integer"}}})",
+       {R"({"é":1})"},
+       {R"({"é":"x"})"}},
+      {R"({"properties":{"b":{}},"required":["é"],"additionalProperties":{"type":"integer"},
+          "patternProperties":{"\\w":{"minimum":3}}})",
+       {R"({"é":3})"},
+       {R"({"é":2})", R"({"é":"x"})"}},
+      {R"({"propertyNames":{"pattern":"^\\w$"}})", {R"({"a":1})"}, {R"({"é":1})"}},
+  });
+}
+
+TEST(JsonSchema, BranchesAreToldApartByEveryReadingOfTheirPatterns) {
+  expect_refusals({
+      {R"({"oneOf":[{"type":"string","pattern":"^\\w+$"},{"type":"string","pattern":"^é$"}]})",
+       "/oneOf"},
+      {R"({"oneOf":[{"type":"string","pattern":"^a$"},{"const":"a\n"}]})", "/oneOf"},
+      {R"({"oneOf":[{"type":"string","pattern":"^.$"},{"enum":["\r"]}]})", "/oneOf"},
+      {R"({"oneOf":[{"type":"object","patternProperties":{"^\\d$":{"const":1}},"required":["٣"]},
+          {"type":"object","properties":{"٣":{"const":2}},"required":["٣"]}]})",
+       "/oneOf"},
+  });
+  expect_meanings({
+      {R"({"oneOf":[{"type":"string","pattern":"^\\w+$"},{"type":"string","pattern":"^-"}]})",
+       {R"("a")", R"("-a")"},
+       {R"("é")", R"("+")"}},
+  });
+}
+
+}  // namespace
+}  // namespace skiff::grammar

@@ -1,0 +1,102 @@
+#include "grammar/regex_classes.h"
+
+#include "grammar/refusal.h"
+#include "text/char_classes.h"
+
+namespace skiff::grammar {
+namespace {
+
+// Returns the characters whose general category is in `classes`; \s and line breaks have flags of
+// their own. It looks at every character there is, so callers keep the result.
+Characters of_classes(uint8_t classes) {
+  Characters out;
+  const auto& table = text::CharClasses::get();
+  constexpr char32_t kEnd = 0x110000;
+  for (char32_t c = 0; c < kEnd; ++c) {
+    const char32_t from = c;
+    while (c < kEnd && (table.of(c) & classes) != 0) ++c;
+    if (c > from) out.add(from, c - 1);
+  }
+  out.settle();
+  return out;
+}
+
+Characters ascii_digits() { return {{'0', '9'}}; }
+Characters ascii_word() { return {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; }
+
+// White space by ECMA-262 and by Python: U+FEFF is the former's alone, the separators of
+// information (U+001C and on) and U+0085 are the latter's.
+Characters common_spaces() {
+  return {{0x09, 0x0D},     {0x20, 0x20},     {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
+          {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
+}
+Characters all_spaces() {
+  Characters out = common_spaces();
+  for (const auto& [low, high] : {Characters::Range{0x1C, 0x1F}, {0x85, 0x85}, {0xFEFF, 0xFEFF}})
+    out.add(low, high);
+  out.settle();
+  return out;
+}
+
+// Python counts digits of all scripts; that these are a part of category N suffices here.
+const Characters& all_digits() {
+  static const Characters kDigits = of_classes(text::kNumber);
+  return kDigits;
+}
+// Letters and numbers are Python's; marks belong to words in engines that follow UTS #18.
+const Characters& all_word() {
+  static const Characters kWord = [] {
+    Characters out = of_classes(text::kNumber | text::kLetter | text::kMark);
+    out.add(ascii_word());
+    out.settle();
+    return out;
+  }();
+  return kWord;
+}
+
+}  // namespace
+
+Reading opposite(Reading reading) {
+  return reading == Reading::kLeast ? Reading::kGreatest : Reading::kLeast;
+}
+
+Characters class_escape(char letter, Reading reading) {
+  const bool least = reading == Reading::kLeast;
+  switch (letter) {
+    case 'd':
+      return least ? ascii_digits() : all_digits();
+    case 'w':
+      return least ? ascii_word() : all_word();
+    case 's':
+      return least ? common_spaces() : all_spaces();
+    case 'D':
+      return class_escape('d', opposite(reading)).inverse();
+    case 'W':
+      return class_escape('w', opposite(reading)).inverse();
+    case 'S':
+      return class_escape('s', opposite(reading)).inverse();
+    default:
+      refuse("\\{} is not supported", letter);
+  }
+}
+
+Characters any_but_line_ends(Reading reading) {
+  if (reading == Reading::kGreatest) return Characters{{'\n', '\n'}}.inverse();
+  return Characters{{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}.inverse();
+}
+
+std::optional<Characters> category(std::string_view name) {
+  struct Category {
+    std::string_view name, long_name;
+    Characters set;
+  };
+  static const Category kCategories[] = {{"L", "Letter", of_classes(text::kLetter)},
+                                         {"Ll", "Lowercase_Letter", of_classes(text::kLower)},
+                                         {"M", "Mark", of_classes(text::kMark)},
+                                         {"N", "Number", of_classes(text::kNumber)}};
+  for (const Category& known : kCategories)
+    if (name == known.name || name == known.long_name) return known.set;
+  return std::nullopt;
+}
+
+}  // namespace skiff::grammar
