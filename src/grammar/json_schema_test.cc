@@ -135,5 +135,95 @@ TEST(JsonSchema, BranchesAreToldApartByEveryReadingOfTheirPatterns) {
   });
 }
 
+TEST(JsonSchema, ObjectsAreEqualInAnyOrder) {
+  expect_refusals({
+      {R"({"oneOf":[{"const":{"a":1,"b":2}},{"const":{"b":2,"a":1}}]})", "/oneOf"},
+      {R"({"oneOf":[{"enum":[[{"a":[1],"b":2}]]},{"const":[{"b":2.0,"a":[1.0]}]}]})", "/oneOf"},
+  });
+  expect_meanings({
+      {R"({"properties":{"a":{"enum":[{"x":1,"y":2}]}},"required":["a"],
+          "allOf":[{"properties":{"a":{"const":{"y":2,"x":1}}}}]})",
+       {R"({"a":{"x":1,"y":2}})"},
+       {R"({"a":{"x":1}})", R"({"a":{"x":1,"y":3}})"}},
+      {R"({"oneOf":[{"const":{"a":1,"b":2}},{"const":{"b":2}},{"const":{"b":2,"a":true}}]})",
+       {R"({"a":1,"b":2})", R"({"b":2})", R"({"b":2,"a":true})"},
+       {}},
+  });
+}
+
+// Comparisons by key are charged for, also where they are asked for again and again.
+TEST(JsonSchema, ComparisonsOfLargeObjectsArePaidFor) {
+  std::string up, down, all;
+  for (int i = 0; i < 4000; ++i) {
+    up += fmt::format(R"({}"{}":1)", i ? "," : "", 10'000 + i);
+    down += fmt::format(R"({}"{}":1)", i ? "," : "", 13'999 - i);
+  }
+  for (int i = 0; i < 2000; ++i)
+    all += fmt::format(R"({}{{"$ref":"#/$defs/{}"}})", i ? "," : "", i % 2 ? "a" : "b");
+  EXPECT_FALSE(testing::schema(
+      fmt::format(R"({{"$defs":{{"a":{{"const":{{{}}}}},"b":{{"const":{{{}}}}}}},"allOf":[{}]}})",
+                  up, down, all)));
+}
+
+TEST(JsonSchema, NumbersAreEqualByValue) {
+  expect_meanings({
+      {R"({"allOf":[{"enum":[-1,3]},{"enum":[18446744073709551615,3]}]})", {"3"}, {"-1"}},
+      {R"({"allOf":[{"enum":[9007199254740993,3]},{"enum":[9007199254740992.0,3.0]}]})",
+       {"3"},
+       {"9007199254740993", "9007199254740992.0"}},
+      {R"({"oneOf":[{"const":true},{"const":1}]})", {"true", "1"}, {}},
+      {R"({"oneOf":[{"const":18446744073709551615},{"const":-1}]})",
+       {"18446744073709551615", "-1"},
+       {}},
+      {R"({"const":12345678901234567000.0,"maximum":12345678901234567200})",
+       {"1.2345678901234567e+19"},
+       {"12345678901234567000"}},
+  });
+  expect_refusals({
+      {R"({"enum":[9007199254740993],"const":9007199254740992.0})", ""},
+      {R"({"oneOf":[{"const":1},{"const":1.0}]})", "/oneOf"},
+      {R"({"const":12345678901234567000.0,"maximum":12345678901234567100})", ""},
+  });
+}
+
+// Whole numbers beyond 64 bits have come through a double. As a constant such a number is refused,
+// as a bound it gives way to the next double on the safe side.
+TEST(JsonSchema, WholeNumbersBeyondSixtyFourBits) {
+  expect_refusals({
+      {R"({"const":123456789012345678901234567890})", "/const"},
+      {R"({"properties":{"a":{"enum":[1,[{"b":-9223372036854775809}]]}}})", "/properties/a/enum"},
+      {R"({"oneOf":[{"type":"integer","maximum":18446744073709551617},
+          {"type":"integer","minimum":18446744073709551618}]})",
+       "/oneOf"},
+      {R"({"type":"integer","minimum":1.7976931348623157e308})", ""},
+  });
+  expect_meanings({
+      {R"({"type":"integer","maximum":18446744073709551617})",
+       {"18446744073709549568"},
+       {"18446744073709551999", "18446744073709551618"}},
+      {R"({"type":"integer","minimum":-18446744073709551617})",
+       {"-18446744073709549568"},
+       {"-18446744073709551618"}},
+      {R"({"type":"integer","exclusiveMinimum":1e300,"default":123456789012345678901234567890})",
+       {"1" + std::string(301, '0')},
+       {"1" + std::string(300, '0')}},
+      {R"({"type":"integer","minimum":12345678901234567000.0})",
+       {"12345678901234569217"},
+       {"12345678901234567000"}},
+      {R"({"type":"integer","maximum":18446744073709551615})",
+       {"18446744073709551615"},
+       {"18446744073709551616"}},
+  });
+}
+
+TEST(JsonSchema, WholeConstantsMayBeWrittenAsIntegers) {
+  expect_meanings({
+      {R"({"const":1e2})", {"100", "100.0"}, {"1", "1000"}},
+      {R"({"enum":[[2.0,0.5]]})", {"[2,0.5]", "[2.0,0.5]"}, {"[2,1]"}},
+      {R"({"type":"integer","const":1e15})", {"1000000000000000"}, {"1"}},
+      {R"({"const":5})", {"5"}, {"5.0"}},
+  });
+}
+
 }  // namespace
 }  // namespace skiff::grammar

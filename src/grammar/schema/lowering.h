@@ -67,7 +67,7 @@ class SchemaLowering {
   bool fits(const OrderedJson& value, const Nodes& schemas, Reading reading);
   // The same less the shape's own values: who asks takes the value from those.
   bool fits_beside_values(const OrderedJson& value, const Shape& shape, Reading reading);
-  bool number_fits(const OrderedJson& value, const Shape& shape);
+  bool number_fits(const OrderedJson& value, const Shape& shape, Reading reading);
   bool string_fits(const std::string& text, const Shape& shape, Reading reading);
   bool object_fits(const OrderedJson& value, const Shape& shape, Reading reading);
   // Of the greatest reading.
