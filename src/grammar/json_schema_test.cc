@@ -225,5 +225,51 @@ TEST(JsonSchema, WholeConstantsMayBeWrittenAsIntegers) {
   });
 }
 
+TEST(JsonSchema, RefusalsNameTheKeyword) {
+  std::string patterns;
+  for (int i = 0; i < 7; ++i) patterns += fmt::format(R"({}"^{}":{{}})", i ? "," : "", i);
+  expect_refusals({
+      {R"({"properties":{"a":{"type":"string","pattern":"a^b"}}})", "/properties/a/pattern"},
+      {R"*({"properties":{"a":{"type":"string","pattern":"(^a|$)b"}}})*", "/properties/a/pattern"},
+      {R"({"properties":{"a":{"patternProperties":{"a$b":{}}}}})",
+       "/properties/a/patternProperties"},
+      {R"({"properties":{"a":{"minProperties":2}}})", "/properties/a/minProperties"},
+      {R"({"properties":{"a":{"maxProperties":66}}})", "/properties/a/maxProperties"},
+      {R"({"properties":{"a":{"properties":{"b":{}},"minProperties":66}}})",
+       "/properties/a/minProperties"},
+      {R"({"properties":{"a":{"allOf":[{},{"$ref":"#/$defs/d"}]}},"$defs":{"d":{"minProperties":2}}})",
+       "/$defs/d/minProperties"},
+      {fmt::format(R"({{"properties":{{"a":{{"patternProperties":{{{}}}}}}}}})", patterns),
+       "/properties/a/patternProperties"},
+  });
+  expect_meanings({{R"*({"type":"string","pattern":"(^|b)a($|c)"})*",
+                    {R"("a")", R"("ba")", R"("xbac")"},
+                    {R"("xa")", R"("ab")"}}});
+}
+
+TEST(JsonSchema, QwenParametersByTheNameOfXgrammar) {
+  const auto grammar =
+      compiled(ConstraintKind::kStructuralTag,
+               R"({"format":{"type":"qwen_xml_parameter","json_schema":{"type":"object",
+          "properties":{"a":{"type":"integer"}},"required":["a"]}}})");
+  ASSERT_TRUE(grammar) << grammar.error().what;
+  EXPECT_TRUE(accepts(*grammar, "<parameter=a>\n12\n</parameter>\n"));
+  EXPECT_FALSE(accepts(*grammar, "<parameter=a>\nx\n</parameter>\n"));
+  EXPECT_FALSE(accepts(*grammar, R"({"a":12})"));
+}
+
+TEST(JsonSchema, BlanksInsideTheBracesOfGbnf) {
+  for (const char* text : {"root ::= \"a\"{ 1 , 2 }", "root ::= \"a\"{1 ,2}"}) {
+    const auto grammar = compiled(ConstraintKind::kGrammar, text);
+    ASSERT_TRUE(grammar) << text << ": " << grammar.error().what;
+    EXPECT_TRUE(accepts(*grammar, "aa"));
+    EXPECT_FALSE(accepts(*grammar, "aaa"));
+  }
+  const auto open = compiled(ConstraintKind::kGrammar, "root ::= \"a\"{ 2 , }");
+  ASSERT_TRUE(open) << open.error().what;
+  EXPECT_TRUE(accepts(*open, "aaaa"));
+  EXPECT_FALSE(accepts(*open, "a"));
+}
+
 }  // namespace
 }  // namespace skiff::grammar

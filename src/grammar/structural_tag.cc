@@ -179,6 +179,10 @@ class TagReader {
                 Code::kUnsupported);
     return schema(need_member(at, "json_schema", path), path + "/json_schema", style);
   }
+  // xgrammar's name for a schema in that style.
+  ExprId qwen_parameters(const OrderedJson& at, const Path& path) {
+    return schema(need_member(at, "json_schema", path), path + "/json_schema", "qwen_xml");
+  }
   ExprId regex(const OrderedJson& at, const Path& path) {
     return regex_text(text_member(at, "pattern", path), rules_);
   }
@@ -249,6 +253,7 @@ class TagReader {
         {"const_string", &TagReader::const_string},
         {"token", &TagReader::token},
         {"json_schema", &TagReader::json_schema},
+        {"qwen_xml_parameter", &TagReader::qwen_parameters},
         {"regex", &TagReader::regex},
         {"grammar", &TagReader::grammar},
         {"any_text", &TagReader::any_text},

@@ -74,6 +74,8 @@ class SchemaLowering {
   bool is_empty(const Shape& shape, int depth);
 
   ExprSet& exprs() { return syntax_.exprs(); }
+  // Throws Refusal with the pointer of a keyword of the schemas whose value is being made.
+  [[noreturn]] void refuse_keyword(std::string_view keyword, const std::string& what) const;
   void spend(int64_t units);
 
   const Document& document_;
@@ -82,6 +84,7 @@ class SchemaLowering {
   PatternFinder patterns_;
   std::map<Nodes, ExprId> known_;
   std::map<Nodes, Open> open_;
+  Nodes made_;  // the schemas whose value is being made
 };
 
 }  // namespace skiff::grammar
