@@ -225,6 +225,28 @@ TEST(JsonSchema, WholeConstantsMayBeWrittenAsIntegers) {
   });
 }
 
+// Half a surrogate pair has become U+FFFD before a schema is read, so what was meant is unknown.
+TEST(JsonSchema, HalvesOfSurrogatePairsAreRefused) {
+  expect_refusals({
+      {R"({"const":"\ud800"})", "/const"},
+      {R"({"enum":["a",{"b":["\udc00"]}]})", "/enum"},
+      {R"({"enum":["a",{"\udc00":1}]})", "/enum"},
+      {R"({"properties":{"a\ud800":{}}})", "/properties"},
+      {R"({"required":["\ud800"]})", "/required"},
+      {R"({"pattern":"[^\ud800]"})", "/pattern"},
+      {R"({"patternProperties":{"\ud800":{}}})", "/patternProperties"},
+  });
+  expect_meanings({{R"({"const":"😀","description":"\ud800"})", {R"("\ud83d\ude00")"}, {}},
+                   {R"({"pattern":"^\\uFFFD$"})", {R"("\ufffd")"}, {}}});
+  EXPECT_FALSE(compiled(ConstraintKind::kChoice, R"(["a","\ud800"])"));
+  EXPECT_FALSE(compiled(ConstraintKind::kRegex, "a\xEF\xBF\xBD"));
+  const auto tag = [](const char* format) {
+    return compiled(ConstraintKind::kStructuralTag, fmt::format(R"({{"format":{}}})", format));
+  };
+  EXPECT_EQ(tag(R"({"type":"const_string","value":"\ud800"})").error().field, "/format/value");
+  EXPECT_EQ(tag(R"({"type":"any_text","excludes":["\ud800"]})").error().field, "/format/excludes");
+}
+
 TEST(JsonSchema, RefusalsNameTheKeyword) {
   std::string patterns;
   for (int i = 0; i < 7; ++i) patterns += fmt::format(R"({}"^{}":{{}})", i ? "," : "", i);

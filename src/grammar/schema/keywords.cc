@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "grammar/mended_text.h"
 #include "grammar/regex.h"
 #include "grammar/schema/expander.h"
 #include "grammar/schema/formats.h"
@@ -149,8 +150,16 @@ void Expander::check_constant(Node schema, const OrderedJson& value) const {
              "holds the number {}, which is beyond 64 bits and may have been rounded when it "
              "was read",
              value.dump()));
+  if (value.is_string()) check_text(schema, value.get_ref<const std::string&>());
   if (!value.is_structured()) return;
-  for (const auto& item : value.items()) check_constant(schema, item.value());
+  for (const auto& item : value.items()) {
+    if (value.is_object()) check_text(schema, item.key());
+    check_constant(schema, item.value());
+  }
+}
+
+void Expander::check_text(Node schema, const std::string& text) const {
+  if (is_mended(text)) fail(schema, keyword_, std::string(kMended));
 }
 
 void Expander::enumeration(Node schema, Node value, Shape& shape) {
@@ -279,6 +288,9 @@ void Expander::members(Node schema, Node value, Shape& shape) {
     check_schema(schema, value, keyword_);
   else
     check_schemas(schema, value, keyword_);
+  if (keyword_ == "properties")
+    for (const auto& [name, unused] : value->get_ref<const OrderedJson::object_t&>())
+      check_text(schema, name);
   if (keyword_ == "patternProperties")
     for (const auto& [pattern, unused] : value->get_ref<const OrderedJson::object_t&>()) {
       try {
@@ -298,6 +310,7 @@ void Expander::required(Node schema, Node value, Shape& shape) {
   for (const OrderedJson& name : *value) {
     if (!name.is_string()) fail(schema, keyword_, "must be a list of names");
     const auto& text = name.get_ref<const std::string&>();
+    check_text(schema, text);
     if (std::find(shape.required.begin(), shape.required.end(), text) == shape.required.end())
       shape.required.push_back(text);
   }
