@@ -3,6 +3,7 @@
 #include "base/json_owner.h"
 #include "base/utf8.h"
 #include "grammar/free_text.h"
+#include "grammar/mended_text.h"
 #include "grammar/regex.h"
 #include "grammar/schema/lowering.h"
 
@@ -34,6 +35,7 @@ ExprId choice_text(std::string_view choices, RuleSet& rules) {
   for (const Json& choice : *list) {
     if (!choice.is_string()) refuse_malformed("the choices must be a list of strings");
     if (choice.get_ref<const std::string&>().empty()) refuse_malformed("a choice is empty");
+    if (is_mended(choice.get_ref<const std::string&>())) refuse_malformed("a choice {}", kMended);
     all.push_back(rules.exprs.literal(choice.get_ref<const std::string&>()));
   }
   return rules.exprs.alt(std::move(all));

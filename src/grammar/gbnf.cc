@@ -51,15 +51,30 @@ class GbnfReader final : GrammarReader {
     return rule;
   }
 
+  // Whether `word` comes next, behind what means nothing.
+  bool takes(std::string_view word) {
+    skip(0);
+    return in_.take(word);
+  }
+  uint32_t bound() {
+    skip(0);
+    return in_.number();
+  }
+
   // {m,n}
   std::optional<Bounds> bounds() override {
     if (!in_.take("{")) return std::nullopt;
-    Bounds out;
-    out.min = in_.peek() == ',' ? 0 : in_.number();
-    out.max = out.min;
-    if (in_.take(",")) out.max = in_.peek() == '}' ? kEndless : in_.number();
-    if (!in_.take("}")) in_.fail("a repetition without }}");
-    return out;
+    const auto rest = [&] {  // behind the comma
+      if (takes("}")) return kEndless;
+      const uint32_t most = bound();
+      if (!takes("}")) in_.fail("a repetition without }}");
+      return most;
+    };
+    if (takes(",")) return Bounds{0, rest()};
+    const uint32_t min = bound();
+    if (takes(",")) return Bounds{min, rest()};
+    if (!takes("}")) in_.fail("a repetition without }}");
+    return Bounds{min, min};
   }
 
   ExprId item(int depth) override {

@@ -1,6 +1,7 @@
 #include "grammar/json_syntax.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "grammar/regex.h"
 
@@ -127,11 +128,22 @@ ExprId JsonSyntax::array() {
   return rules_.define(rule, enclosed("[", any_of(value()), "]"));
 }
 
+// A double may have been written in many ways; whole ones are also spelled as integers, where their
+// shortest spelling is exact.
+ExprId JsonSyntax::number_literal(const OrderedJson& number) {
+  constexpr double kMostExact = 9007199254740992;  // 2^53
+  const ExprId shortest = exprs().literal(number.dump());
+  if (!number.is_number_float()) return shortest;
+  const double value = number.get<double>();
+  if (std::floor(value) != value || std::abs(value) > kMostExact) return shortest;
+  return exprs().alt({shortest, exprs().literal(fmt::format("{:.0f}", value))});
+}
+
 ExprId JsonSyntax::literal(const OrderedJson& value) {
   if (value.is_string()) return quoted_text(value.get_ref<const std::string&>());
   if (value.is_boolean()) return word(value.get<bool>() ? "true" : "false");
   if (value.is_null()) return word("null");
-  if (!value.is_structured()) return exprs().literal(value.dump());
+  if (value.is_number()) return number_literal(value);
   std::vector<ExprId> items;
   for (const auto& item : value.items())
     items.push_back(value.is_array() ? literal(item.value())

@@ -46,6 +46,7 @@ class JsonSyntax {
   ExprSet& exprs() { return rules_.exprs; }
 
  private:
+  ExprId number_literal(const OrderedJson& number);
   ExprId any_of(ExprId item);  // any number, parted by commas
 
   RuleSet& rules_;

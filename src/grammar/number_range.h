@@ -25,6 +25,7 @@ struct Bound {
 
 struct NumberRange {
   std::optional<Bound> low, high;
+  bool narrowed = false;  // values beyond these bounds may be meant, too
   bool bounded() const { return low || high; }
   bool holds(const Decimal& value) const;
 };

@@ -35,6 +35,31 @@ ExprId lower(const RegexNode& node, Speller& speller) {
   refuse("regular expression: ^ or $ inside a pattern is not supported");
 }
 
+bool is_anchor(const RegexNode& node) {
+  return node.kind == RegexKind::kBegin || node.kind == RegexKind::kEnd;
+}
+
+// Whether each alternative of the part is that anchor and nothing else.
+bool is_only(const RegexNode& node, RegexKind anchor) {
+  if (is_anchor(node) || !node.anchors) return node.kind == anchor;
+  return std::ranges::all_of(node.parts, [&](const auto& part) { return is_only(*part, anchor); });
+}
+
+// Refuses anchors within an alternative. `first`, `last`: nothing but anchors of that end stands
+// before or behind the node.
+void check_anchors(const RegexNode& node, bool first, bool last) {
+  if (!node.anchors) return;
+  if ((node.kind == RegexKind::kBegin && !first) || (node.kind == RegexKind::kEnd && !last))
+    refuse("regular expression: ^ or $ inside a pattern is not supported");
+  const bool sequence = node.kind == RegexKind::kSequence;
+  size_t ends = node.parts.size();  // from here on, all parts are $
+  while (ends > 0 && is_only(*node.parts[ends - 1], RegexKind::kEnd)) --ends;
+  for (size_t i = 0; i < node.parts.size(); ++i) {
+    check_anchors(*node.parts[i], first, last && (!sequence || i + 1 >= ends));
+    if (sequence) first = first && is_only(*node.parts[i], RegexKind::kBegin);
+  }
+}
+
 using Sequence = std::vector<const RegexNode*>;
 
 // The alternatives of a sequence, with groups that hold anchors multiplied out. The next part of
@@ -45,7 +70,7 @@ void spread(Sequence done, Sequence left, ExprSet& exprs, std::vector<Sequence>&
     if (!exprs.fuel().burn()) refuse("the regular expression is too complex (its fuel is spent)");
     const RegexNode* node = left.back();
     left.pop_back();
-    if (!node->anchors || node->kind == RegexKind::kBegin || node->kind == RegexKind::kEnd) {
+    if (!node->anchors || is_anchor(*node)) {
       done.push_back(node);
     } else if (node->kind == RegexKind::kSequence) {
       for (auto part = node->parts.rbegin(); part != node->parts.rend(); ++part)
@@ -95,7 +120,9 @@ Regex& Regex::operator=(Regex&&) noexcept = default;
 Regex::~Regex() = default;
 
 Regex Regex::parse(std::string_view pattern, Reading reading) {
-  return {parse_regex(pattern, reading), reading};
+  auto root = parse_regex(pattern, reading);
+  check_anchors(*root, true, true);
+  return {std::move(root), reading};
 }
 
 ExprId Regex::whole(Speller& speller) const { return anchored(*root_, speller, {}); }

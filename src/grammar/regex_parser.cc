@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "base/utf8.h"
+#include "grammar/mended_text.h"
 #include "grammar/refusal.h"
 #include "grammar/regex_node.h"
 
@@ -150,7 +151,9 @@ class Parser {
 
   char32_t character() {
     if (utf8_length(text_.substr(at_)) <= 0) fail("not UTF-8");
-    return utf8_next(text_, &at_);
+    const char32_t c = utf8_next(text_, &at_);
+    if (c == 0xFFFD) fail("this {}; write it as \\uFFFD if it is meant", kMended);
+    return c;
   }
 
   RegexTree group() {

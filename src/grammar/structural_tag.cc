@@ -42,7 +42,7 @@ class TagReader {
 
   // The written form of a token, given as such or by its id.
   std::string token_text(const OrderedJson& token, const Path& path) {
-    if (token.is_string()) return token.get<std::string>();
+    if (token.is_string()) return text_of(token, path);
     const auto width = static_cast<uint64_t>(rules_.vocabulary.width());
     if (!token.is_number_unsigned() || token.get<uint64_t>() >= width)
       refuse_at(path, "a token must be its written form, or an id of the vocabulary");
@@ -59,7 +59,7 @@ class TagReader {
   }
   // A text, or {"type": "token", "token": ...}.
   std::string text_or_token(const OrderedJson& value, const Path& path) {
-    if (value.is_string()) return value.get<std::string>();
+    if (value.is_string()) return text_of(value, path);
     if (!value.is_object() || text_member(value, "type", path) != "token")
       refuse_at(path, "must be a string or a token");
     return token_text(need_member(value, "token", path), path + "/token");
@@ -179,6 +179,10 @@ class TagReader {
                 Code::kUnsupported);
     return schema(need_member(at, "json_schema", path), path + "/json_schema", style);
   }
+  // xgrammar's name for a schema in that style.
+  ExprId qwen_parameters(const OrderedJson& at, const Path& path) {
+    return schema(need_member(at, "json_schema", path), path + "/json_schema", "qwen_xml");
+  }
   ExprId regex(const OrderedJson& at, const Path& path) {
     return regex_text(text_member(at, "pattern", path), rules_);
   }
@@ -249,6 +253,7 @@ class TagReader {
         {"const_string", &TagReader::const_string},
         {"token", &TagReader::token},
         {"json_schema", &TagReader::json_schema},
+        {"qwen_xml_parameter", &TagReader::qwen_parameters},
         {"regex", &TagReader::regex},
         {"grammar", &TagReader::grammar},
         {"any_text", &TagReader::any_text},

@@ -1,6 +1,14 @@
 #include "grammar/tag_fields.h"
 
+#include "grammar/mended_text.h"
+
 namespace skiff::grammar {
+
+std::string text_of(const OrderedJson& value, const std::string& path) {
+  auto text = value.get<std::string>();
+  if (is_mended(text)) refuse_at(path, fmt::format("this text {}", kMended));
+  return text;
+}
 
 const OrderedJson& need_member(const OrderedJson& at, const char* key, const std::string& path) {
   if (!at.is_object() || !at.contains(key)) refuse_at(path, fmt::format("\"{}\" is missing", key));
@@ -10,19 +18,20 @@ const OrderedJson& need_member(const OrderedJson& at, const char* key, const std
 std::string text_member(const OrderedJson& at, const char* key, const std::string& path) {
   const OrderedJson& value = need_member(at, key, path);
   if (!value.is_string()) refuse_at(path + "/" + key, fmt::format("\"{}\" must be a string", key));
-  return value.get<std::string>();
+  return text_of(value, path + "/" + key);
 }
 
 std::vector<std::string> texts_member(const OrderedJson& at, const char* key,
                                       const std::string& path) {
   const OrderedJson& value = need_member(at, key, path);
   std::vector<std::string> out;
-  if (value.is_string()) out.push_back(value.get<std::string>());
+  const std::string place = path + "/" + key;
+  if (value.is_string()) out.push_back(text_of(value, place));
   if (value.is_array())
     for (const OrderedJson& one : value)
-      if (one.is_string()) out.push_back(one.get<std::string>());
+      if (one.is_string()) out.push_back(text_of(one, place));
   if (out.empty() || (value.is_array() && out.size() != value.size()))
-    refuse_at(path + "/" + key, fmt::format("\"{}\" must be a list of strings", key));
+    refuse_at(place, fmt::format("\"{}\" must be a list of strings", key));
   return out;
 }
 

@@ -16,6 +16,8 @@ namespace skiff::grammar {
 }
 
 const OrderedJson& need_member(const OrderedJson& at, const char* key, const std::string& path);
+// `value` is a string, and `path` its own.
+std::string text_of(const OrderedJson& value, const std::string& path);
 std::string text_member(const OrderedJson& at, const char* key, const std::string& path);
 // A text, or a list of them, with at least one.
 std::vector<std::string> texts_member(const OrderedJson& at, const char* key,

@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+from fractions import Fraction
 
 import jsonschema
 
@@ -20,8 +21,30 @@ PATTERNS = ["^a", "b$", "^[ab]{1,3}$", "x|^é", "\\d", "^(a|b)*$", "[^a]", "^\\w
             "^[^\\s]$", "[^\\S]", "^[^\\D]$", "^[^\\W]$", "^.$", "\\W"]
 
 
+def exact(number):
+    """The number that is written, not the double next to it."""
+    return Fraction(str(number))
+
+
+def multiple_of(validator, step, instance, schema):
+    """By the specification. jsonschema divides doubles, by which 4.35 is no multiple of 0.01."""
+    if validator.is_type(instance, "number") and exact(instance) % exact(step):
+        yield jsonschema.ValidationError(f"{instance} is not a multiple of {step}")
+
+
+# Bounds need no change: decimals of a few digits are ordered as the doubles next to them are.
+Judge = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"multipleOf": multiple_of})
+
+
+def decimal(rng):
+    """A number with one to three decimals, the last of which is not 0."""
+    digits = rng.randrange(1, 4)
+    number = rng.choice([435, 10 * rng.randrange(-400, 1300) + rng.randrange(1, 10)])
+    return float(f"{number}e-{digits}")
+
+
 def scalar(rng):
-    return rng.choice([None, True, False, 0, 1, -3, 7, 12, 100, 2.5, -0.25, 10.01, "", "a", "ab", "bab",
+    return rng.choice([decimal(rng), None, True, False, 0, 1, -3, 7, 12, 100, 2.5, -0.25, 10.01, "", "a", "ab", "bab",
                        "x1", "éé", 'q"\\', "a\nb", "😀", "a" * 7, rng.choice(sorted(DISPUTED)), "ab\n"])
 
 
@@ -51,7 +74,7 @@ def schema(rng, depth=0):
     add(0.15, "maximum", lambda: rng.choice([-1, 7, 10.01, 100]))
     add(0.07, "exclusiveMinimum", lambda: rng.choice([-3, 0, 2.5]))
     add(0.07, "exclusiveMaximum", lambda: rng.choice([1, 12, 100]))
-    add(0.07, "multipleOf", lambda: rng.choice([1, 2, 3, 7]))
+    add(0.12, "multipleOf", lambda: rng.choice([1, 2, 3, 7, 0.1, 0.01, 0.001]))
     add(0.15, "minLength", lambda: rng.randrange(4))
     add(0.15, "maxLength", lambda: rng.randrange(5))
     add(0.15, "pattern", lambda: rng.choice(PATTERNS))
@@ -92,6 +115,18 @@ def test_classes_of_characters(constrain):
         assert any(v["accepts"] for v in verdicts), pattern
 
 
+def test_decimals(constrain):
+    """Multiples of powers of ten, by their digits; without the exact judge these would differ."""
+    numbers = [4.35, 0.07, 1.1, 2.675, 0.3, 8.41, -4.35, 0.001, 12.0]
+    for step in [0.1, 0.01, 0.001]:
+        root = {"type": "number", "multipleOf": step}
+        verdicts = constrain("json-schema", json.dumps(root), [json.dumps(n) for n in numbers])
+        for number, verdict in zip(numbers, verdicts):
+            assert verdict["accepts"] == Judge(root).is_valid(number), (number, step)
+    assert Judge({"multipleOf": 0.01}).is_valid(4.35)
+    assert not jsonschema.Draft202012Validator({"multipleOf": 0.01}).is_valid(4.35)
+
+
 def has_one_order(value):
     """No object in the value has two members, so that their order cannot matter."""
     if isinstance(value, dict):
@@ -123,7 +158,7 @@ def test_random_schemas(constrain):
         if isinstance(verdicts, dict):
             refused += 1
             continue
-        judge = jsonschema.Draft202012Validator(root)
+        judge = Judge(root)
         for value, text, verdict in zip(values, texts, verdicts):
             try:
                 valid = judge.is_valid(value)

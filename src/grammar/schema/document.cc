@@ -1,6 +1,7 @@
 #include "grammar/schema/document.h"
 
 #include <charconv>
+#include <set>
 
 namespace skiff::grammar {
 namespace {
@@ -75,6 +76,23 @@ Document::Document(std::string_view text, size_t max_bytes)
 std::string Document::pointer(Node place) const {
   std::string path;
   return find(root(), place, path) ? path : "";
+}
+
+std::string Document::pointer(const Nodes& schemas, std::string_view keyword) const {
+  Nodes left(schemas.rbegin(), schemas.rend());  // the next one is the last
+  std::set<Node> seen;
+  while (!left.empty()) {
+    const Node at = left.back();
+    left.pop_back();
+    if (!at->is_object() || !seen.insert(at).second) continue;
+    if (member_of(at, keyword)) return pointer(at) + "/" + std::string(keyword);
+    for (const std::string_view applicator : {"oneOf", "anyOf", "allOf"})
+      if (const Node branches = member_of(at, applicator); branches && branches->is_array())
+        for (size_t i = branches->size(); i-- > 0;) left.push_back(&(*branches)[i]);
+    if (const Node reference = member_of(at, "$ref"); reference && reference->is_string())
+      left.push_back(resolve(reference->get<std::string>(), at));
+  }
+  return schemas.empty() ? "" : pointer(schemas.front());
 }
 
 Node Document::resolve(const std::string& reference, Node at) const {

@@ -25,6 +25,9 @@ class Document {
   Node resolve(const std::string& reference, Node at) const;
   // The JSON pointer of a place in the document; "" for the whole.
   std::string pointer(Node place) const;
+  // The pointer of a keyword of these schemas, or of those that they apply to the same value; of
+  // the first schema if none of them has it.
+  std::string pointer(const Nodes& schemas, std::string_view keyword) const;
   // Units of fuel for a Refusal of something in the document, whose pointer must be found.
   int64_t refusal_work() const { return 1 + static_cast<int64_t>(num_bytes_ / 32); }
 

@@ -42,8 +42,10 @@ class Expander {
   Shapes any_of(Node schema, Node branches, std::string_view keyword);
   void check_disjoint(Node schema, Node branches, const Shapes& siblings);
   uint32_t count(Node schema, Node value, std::string_view keyword) const;
-  Decimal number(Node schema, Node value, std::string_view keyword) const;
-  Bound exclusive_bound(Node schema, Node value) const;
+  void check_number(Node schema, Node value) const;
+  void check_constant(Node schema, const OrderedJson& value) const;
+  void check_text(Node schema, const std::string& text) const;
+  void check_exclusive(Node schema, Node value) const;
   void check_schema(Node schema, Node value, std::string_view keyword) const;
   void check_schemas(Node schema, Node value, std::string_view keyword) const;
 

@@ -4,6 +4,7 @@
 
 #include "base/utf8.h"
 #include "grammar/schema/formats.h"
+#include "grammar/schema/json_values.h"
 #include "grammar/schema/lowering.h"
 
 namespace skiff::grammar {
@@ -34,16 +35,19 @@ bool SchemaLowering::object_fits(const OrderedJson& value, const Shape& shape, R
 
 bool SchemaLowering::fits(const OrderedJson& value, const Shape& shape, Reading reading) {
   if (shape.values) {
-    spend(static_cast<int64_t>(shape.values->size() / 16));
-    const auto same = [&](Node one) { return *one == value; };
+    const size_t pairs = value.is_structured() ? value_size(value) * value_size(*shape.values)
+                                               : shape.values->size();
+    spend(static_cast<int64_t>(pairs / 16));
+    const auto same = [&](Node one) { return same_value(*one, value); };
     if (std::none_of(shape.values->begin(), shape.values->end(), same)) return false;
   }
   return fits_beside_values(value, shape, reading);
 }
 
-bool SchemaLowering::number_fits(const OrderedJson& value, const Shape& shape) {
-  const Decimal number = Decimal::parse(value.dump());
-  if (!shape.range.holds(number)) return false;
+bool SchemaLowering::number_fits(const OrderedJson& value, const Shape& shape, Reading reading) {
+  const Decimal number = exact_number(value);
+  const bool any = reading == Reading::kGreatest && shape.range.narrowed;
+  if (!any && !shape.range.holds(number)) return false;
   std::string text = number.whole;
   if (!number.fraction.empty()) text += "." + number.fraction;
   return std::ranges::all_of(shape.multiples, [&](const Decimal& step) {
@@ -60,7 +64,7 @@ bool SchemaLowering::fits_beside_values(const OrderedJson& value, const Shape& s
   spend(4);
   const uint8_t type = type_of(value);
   if (!(shape.types & type)) return false;
-  if (type & kNumberType) return number_fits(value, shape);
+  if (type & kNumberType) return number_fits(value, shape, reading);
   if (type == kStringType) return string_fits(value.get_ref<const std::string&>(), shape, reading);
   if (type == kObjectType) return object_fits(value, shape, reading);
   if (type != kArrayType) return true;
@@ -85,7 +89,7 @@ bool SchemaLowering::is_empty(const Shape& shape, int depth) {
     return std::none_of(shape.values->begin(), shape.values->end(),
                         [&](Node value) { return fits_beside_values(*value, shape, kRead); });
   uint8_t left = shape.types;
-  if ((left & kNumberType) && numbers(shape) == kNothing)
+  if ((left & kNumberType) && !shape.range.narrowed && numbers(shape) == kNothing)
     left &= static_cast<uint8_t>(~kNumberType);
   if ((left & kStringType) && string_body(shape, json_strings(), kRead) == kNothing)
     left &= static_cast<uint8_t>(~kStringType);

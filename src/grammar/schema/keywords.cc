@@ -1,9 +1,13 @@
 // The keywords of JSON Schema 2020-12 that speak about a value by itself, one function each.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
+#include "grammar/mended_text.h"
 #include "grammar/regex.h"
 #include "grammar/schema/expander.h"
 #include "grammar/schema/formats.h"
+#include "grammar/schema/json_values.h"
 
 namespace skiff::grammar {
 namespace {
@@ -20,6 +24,29 @@ void narrow(Shape& shape, const NumberRange& range) {
   Shape other;
   other.range = range;
   if (auto both = intersection(shape, other)) shape = std::move(*both);
+}
+
+// Which bound of a range a keyword gives.
+enum class Side { kLow, kHigh };
+
+// A whole number that a double may have rounded (one beyond 64 bits, or one that has more digits
+// than its shortest spelling) gives way to the next double inwards: what lies within that bound
+// lies within the one that was written, too.
+NumberRange range_of(const OrderedJson& number, Side side, bool exclusive) {
+  NumberRange out;
+  auto& bound = side == Side::kLow ? out.low : out.high;
+  bound = Bound{exact_number(number), exclusive};
+  const Decimal shortest = Decimal::parse(number.dump());
+  if (!is_beyond_integers(number) && compare(bound->value, shortest) == 0) return out;
+  out.narrowed = true;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double next =
+      std::nextafter(number.get<double>(), side == Side::kLow ? kInfinity : -kInfinity);
+  if (std::isfinite(next))
+    bound = Bound{exact_number(next), false};
+  else
+    out.low = out.high = Bound{{}, true};  // nothing lies further inwards
+  return out;
 }
 
 }  // namespace
@@ -79,9 +106,8 @@ uint32_t Expander::count(Node schema, Node value, std::string_view keyword) cons
   return number >= kEndless ? kEndless : static_cast<uint32_t>(number);
 }
 
-Decimal Expander::number(Node schema, Node value, std::string_view keyword) const {
-  if (!value->is_number()) fail(schema, keyword, "must be a number");
-  return Decimal::parse(value->dump());
+void Expander::check_number(Node schema, Node value) const {
+  if (!value->is_number()) fail(schema, keyword_, "must be a number");
 }
 
 void Expander::check_schema(Node schema, Node value, std::string_view keyword) const {
@@ -117,8 +143,28 @@ void Expander::type(Node schema, Node value, Shape& shape) {
   shape.types &= bits;
 }
 
+void Expander::check_constant(Node schema, const OrderedJson& value) const {
+  if (is_beyond_integers(value))
+    fail(schema, keyword_,
+         fmt::format(
+             "holds the number {}, which is beyond 64 bits and may have been rounded when it "
+             "was read",
+             value.dump()));
+  if (value.is_string()) check_text(schema, value.get_ref<const std::string&>());
+  if (!value.is_structured()) return;
+  for (const auto& item : value.items()) {
+    if (value.is_object()) check_text(schema, item.key());
+    check_constant(schema, item.value());
+  }
+}
+
+void Expander::check_text(Node schema, const std::string& text) const {
+  if (is_mended(text)) fail(schema, keyword_, std::string(kMended));
+}
+
 void Expander::enumeration(Node schema, Node value, Shape& shape) {
   if (!value->is_array()) fail(schema, "enum", "must be a list");
+  check_constant(schema, *value);
   Shape other;
   other.values.emplace();
   for (const OrderedJson& one : *value) other.values->push_back(&one);
@@ -133,7 +179,8 @@ void Expander::enumeration(Node schema, Node value, Shape& shape) {
   }
 }
 
-void Expander::constant(Node, Node value, Shape& shape) {
+void Expander::constant(Node schema, Node value, Shape& shape) {
+  check_constant(schema, *value);
   Shape other;
   other.values = {value};
   if (auto both = intersection(shape, other))
@@ -143,30 +190,35 @@ void Expander::constant(Node, Node value, Shape& shape) {
 }
 
 void Expander::minimum(Node schema, Node value, Shape& shape) {
-  narrow(shape, {.low = Bound{number(schema, value, keyword_), false}});
+  check_number(schema, value);
+  narrow(shape, range_of(*value, Side::kLow, false));
 }
 
 void Expander::maximum(Node schema, Node value, Shape& shape) {
-  narrow(shape, {.high = Bound{number(schema, value, keyword_), false}});
+  check_number(schema, value);
+  narrow(shape, range_of(*value, Side::kHigh, false));
 }
 
-Bound Expander::exclusive_bound(Node schema, Node value) const {
+void Expander::check_exclusive(Node schema, Node value) const {
   if (value->is_boolean())
     fail(schema, keyword_, "as a boolean is draft 4's; give the bound itself");
-  return {number(schema, value, keyword_), true};
+  check_number(schema, value);
 }
 
 void Expander::exclusive_minimum(Node schema, Node value, Shape& shape) {
-  narrow(shape, {.low = exclusive_bound(schema, value)});
+  check_exclusive(schema, value);
+  narrow(shape, range_of(*value, Side::kLow, true));
 }
 
 void Expander::exclusive_maximum(Node schema, Node value, Shape& shape) {
-  narrow(shape, {.high = exclusive_bound(schema, value)});
+  check_exclusive(schema, value);
+  narrow(shape, range_of(*value, Side::kHigh, true));
 }
 
 void Expander::multiple_of(Node schema, Node value, Shape& shape) {
   constexpr size_t kMaxModulusDigits = 4;
-  const Decimal step = number(schema, value, keyword_);
+  check_number(schema, value);
+  const Decimal step = Decimal::parse(value->dump());
   if (step.negative || step.zero()) fail(schema, keyword_, "must be greater than 0");
   const bool whole = step.fraction.empty() && step.whole.size() <= kMaxModulusDigits &&
                      std::stoi(step.whole) <= 1000;
@@ -236,6 +288,9 @@ void Expander::members(Node schema, Node value, Shape& shape) {
     check_schema(schema, value, keyword_);
   else
     check_schemas(schema, value, keyword_);
+  if (keyword_ == "properties")
+    for (const auto& [name, unused] : value->get_ref<const OrderedJson::object_t&>())
+      check_text(schema, name);
   if (keyword_ == "patternProperties")
     for (const auto& [pattern, unused] : value->get_ref<const OrderedJson::object_t&>()) {
       try {
@@ -255,6 +310,7 @@ void Expander::required(Node schema, Node value, Shape& shape) {
   for (const OrderedJson& name : *value) {
     if (!name.is_string()) fail(schema, keyword_, "must be a list of names");
     const auto& text = name.get_ref<const std::string&>();
+    check_text(schema, text);
     if (std::find(shape.required.begin(), shape.required.end(), text) == shape.required.end())
       shape.required.push_back(text);
   }

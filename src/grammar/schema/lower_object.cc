@@ -44,7 +44,8 @@ ExprId SchemaLowering::other_members(const Shape& shape, const std::vector<std::
     return text == kNothing ? kNothing : syntax_.member(syntax_.string(), text);
   }
   if (patterns.size() > kMaxPatterns)
-    refuse("patternProperties with more than {} patterns", kMaxPatterns);
+    refuse_keyword("patternProperties",
+                   fmt::format("patternProperties with more than {} patterns", kMaxPatterns));
   Speller& speller = syntax_.speller();
   std::vector<ExprId> names = {exprs().repeat(speller.any(), 0, kEndless)};
   if (!shape.names.empty())
@@ -163,9 +164,12 @@ ExprId SchemaLowering::object(const Shape& shape) {
   if (min <= found->num_required && max == kEndless)
     return syntax_.enclosed("{", in_order(*found), "}");
   if (min > kMaxCounted || (max != kEndless && max > kMaxCounted))
-    refuse("minProperties or maxProperties of more than {} is not supported", kMaxCounted);
+    refuse_keyword(shape.min_members > kMaxCounted ? "minProperties" : "maxProperties",
+                   fmt::format("minProperties or maxProperties of more than {} is not supported",
+                               kMaxCounted));
   if (others && min > std::max(found->num_required, 1u))
-    refuse(
+    refuse_keyword(
+        "minProperties",
         "minProperties beside members that the schema does not name is not supported: the same "
         "name might come twice; set additionalProperties to false");
   const ExprId items = counted(*found, min, max);

@@ -1,6 +1,7 @@
 #include "grammar/schema/lowering.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "grammar/regex.h"
 #include "grammar/schema/formats.h"
@@ -26,6 +27,10 @@ SchemaLowering::SchemaLowering(const Document& document, JsonSyntax& syntax, boo
                 [this](const Shape& shape) { return is_empty(shape, kEmptinessDepth); }),
       patterns_(syntax.exprs().fuel()) {}
 
+void SchemaLowering::refuse_keyword(std::string_view keyword, const std::string& what) const {
+  throw Refusal(what, document_.pointer(made_, keyword));
+}
+
 void SchemaLowering::spend(int64_t units) {
   if (!exprs().fuel().burn(units)) refuse("the schema is too complex (its fuel is spent)");
 }
@@ -43,9 +48,13 @@ ExprId SchemaLowering::value(const Nodes& schemas) {
     if (!open->second.rule) open->second.rule = syntax_.rules().reserve();
     return exprs().call(*open->second.rule);
   }
-  if (open_.size() > kMaxDepth) refuse("the schema's values are nested deeper than {}", kMaxDepth);
+  if (open_.size() > kMaxDepth)
+    throw Refusal(fmt::format("the schema's values are nested deeper than {}", kMaxDepth),
+                  document_.pointer(nodes.front()));
   open_[nodes];
+  Nodes outer = std::exchange(made_, nodes);
   ExprId out = made(nodes);
+  made_ = std::move(outer);
   if (const auto rule = open_[nodes].rule) out = syntax_.rules().define(*rule, out);
   open_.erase(nodes);
   return known_[nodes] = out;
@@ -117,8 +126,13 @@ ExprId SchemaLowering::string_body(const Shape& shape, StringSpelling spelling, 
   std::vector<ExprId> parts;
   if (shape.min_length > 0 || shape.max_length != kEndless)
     parts.push_back(exprs().repeat(speller.any(), shape.min_length, shape.max_length));
-  for (const std::string& pattern : shape.patterns)
-    parts.push_back(Regex::parse(pattern, reading).search(speller));
+  for (const std::string& pattern : shape.patterns) {
+    try {
+      parts.push_back(Regex::parse(pattern, reading).search(speller));
+    } catch (const Refusal& refusal) {
+      refuse_keyword("pattern", refusal.what());
+    }
+  }
   for (const std::string& format : formats) parts.push_back(format_strings(format, speller));
   const ExprId out = exprs().both(std::move(parts));
   spend(1);
@@ -126,6 +140,7 @@ ExprId SchemaLowering::string_body(const Shape& shape, StringSpelling spelling, 
 }
 
 std::optional<ExprId> SchemaLowering::string_bodies(const Nodes& schemas, StringSpelling spelling) {
+  Nodes outer = std::exchange(made_, schemas);
   std::vector<ExprId> choices;
   for (const Shape& shape : expander_.expand_all(schemas)) {
     if (!(shape.types & kStringType)) continue;
@@ -137,6 +152,7 @@ std::optional<ExprId> SchemaLowering::string_bodies(const Nodes& schemas, String
       if (value->is_string() && fits(*value, shape, Reading::kLeast))
         choices.push_back(spelling.speller.text(value->get_ref<const std::string&>()));
   }
+  made_ = std::move(outer);
   return exprs().alt(std::move(choices));
 }
 
@@ -149,7 +165,8 @@ ExprId SchemaLowering::array(const Shape& shape) {
     const Node prefix = items && items->is_array() ? items : member_of(layer, "prefixItems");
     if (prefix) own = std::max(own, prefix->size());
   }
-  if (own > kMaxPrefix) refuse("prefixItems with more than {} schemas", kMaxPrefix);
+  if (own > kMaxPrefix)
+    refuse_keyword("prefixItems", fmt::format("prefixItems with more than {} schemas", kMaxPrefix));
   std::vector<ExprId> elements;
   uint32_t max = shape.max_items;
   for (size_t i = 0; i < own && i < max; ++i) {

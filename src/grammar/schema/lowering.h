@@ -67,13 +67,15 @@ class SchemaLowering {
   bool fits(const OrderedJson& value, const Nodes& schemas, Reading reading);
   // The same less the shape's own values: who asks takes the value from those.
   bool fits_beside_values(const OrderedJson& value, const Shape& shape, Reading reading);
-  bool number_fits(const OrderedJson& value, const Shape& shape);
+  bool number_fits(const OrderedJson& value, const Shape& shape, Reading reading);
   bool string_fits(const std::string& text, const Shape& shape, Reading reading);
   bool object_fits(const OrderedJson& value, const Shape& shape, Reading reading);
   // Of the greatest reading.
   bool is_empty(const Shape& shape, int depth);
 
   ExprSet& exprs() { return syntax_.exprs(); }
+  // Throws Refusal with the pointer of a keyword of the schemas whose value is being made.
+  [[noreturn]] void refuse_keyword(std::string_view keyword, const std::string& what) const;
   void spend(int64_t units);
 
   const Document& document_;
@@ -82,6 +84,7 @@ class SchemaLowering {
   PatternFinder patterns_;
   std::map<Nodes, ExprId> known_;
   std::map<Nodes, Open> open_;
+  Nodes made_;  // the schemas whose value is being made
 };
 
 }  // namespace skiff::grammar

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "grammar/regex.h"
+#include "grammar/schema/json_values.h"
 
 namespace skiff::grammar {
 namespace {
@@ -26,6 +27,7 @@ void tighten(NumberRange& x, const NumberRange& y) {
   };
   closer(x.low, y.low, 1);
   closer(x.high, y.high, -1);
+  x.narrowed |= y.narrowed;
 }
 
 bool is_prefix_list(Node items) { return items && items->is_array(); }
@@ -39,7 +41,7 @@ std::optional<Shape> intersection(Shape x, const Shape& y) {
   } else if (y.values) {
     std::erase_if(*x.values, [&](Node value) {
       return std::none_of(y.values->begin(), y.values->end(),
-                          [&](Node other) { return *value == *other; });
+                          [&](Node other) { return same_value(*value, *other); });
     });
   }
   if (x.types == 0 || (x.values && x.values->empty())) return std::nullopt;
@@ -72,7 +74,7 @@ int64_t copy_work(const Shape& x) {
 int64_t intersection_work(const Shape& x, const Shape& y) {
   constexpr size_t kPairs = 16;  // one unit of fuel pays for so many comparisons
   const auto pairs = [](const auto& mine, const auto& other) { return mine.size() * other.size(); };
-  const size_t all = (x.values && y.values ? pairs(*x.values, *y.values) : 0) +
+  const size_t all = (x.values && y.values ? value_size(*x.values) * value_size(*y.values) : 0) +
                      pairs(x.patterns, y.patterns) + pairs(x.formats, y.formats) +
                      pairs(x.arrays, y.arrays) + pairs(x.objects, y.objects) +
                      pairs(x.required, y.required) + pairs(x.names, y.names);

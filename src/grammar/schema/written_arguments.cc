@@ -101,10 +101,13 @@ class Arguments {
   ExprId marked(std::string_view text) { return marked_text(text, rules_); }
 
   void check(const Shape& shape, size_t names) const {
-    const auto no = [](const char* what) {
-      refuse("{} cannot be followed in this notation of arguments", what);
+    const auto no = [&](const char* keyword, const char* of = "") {
+      throw Refusal(
+          fmt::format("{}{} cannot be followed in this notation of arguments", keyword, of),
+          document_.pointer({document_.root()}, keyword));
     };
-    if (shape.values) no("an enum or const of whole objects");
+    if (shape.values)
+      no(member_of(document_.root(), "const") ? "const" : "enum", " of whole objects");
     if (!shape.names.empty()) no("propertyNames");
     if (!member_patterns(shape).empty()) no("patternProperties");
     if (shape.min_members > shape.required.size()) no("minProperties");
