@@ -24,6 +24,12 @@ Characters of_classes(uint8_t classes) {
 Characters ascii_digits() { return {{'0', '9'}}; }
 Characters ascii_word() { return {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}; }
 
+Characters with_all_beyond_ascii(Characters set) {
+  set.add(0x80, 0x10FFFF);
+  set.settle();
+  return set;
+}
+
 // White space by ECMA-262 and by Python: U+FEFF is the former's alone, the separators of
 // information (U+001C and on) and U+0085 are the latter's.
 Characters common_spaces() {
@@ -60,21 +66,21 @@ Reading opposite(Reading reading) {
   return reading == Reading::kLeast ? Reading::kGreatest : Reading::kLeast;
 }
 
-Characters class_escape(char letter, Reading reading) {
-  const bool least = reading == Reading::kLeast;
+Characters class_escape(char letter, Reading reading, Detail detail) {
+  const bool least = reading == Reading::kLeast, exact = detail == Detail::kExact;
   switch (letter) {
     case 'd':
-      return least ? ascii_digits() : all_digits();
+      return least ? ascii_digits() : exact ? all_digits() : with_all_beyond_ascii(ascii_digits());
     case 'w':
-      return least ? ascii_word() : all_word();
+      return least ? ascii_word() : exact ? all_word() : with_all_beyond_ascii(ascii_word());
     case 's':
       return least ? common_spaces() : all_spaces();
     case 'D':
-      return class_escape('d', opposite(reading)).inverse();
+      return class_escape('d', opposite(reading), detail).inverse();
     case 'W':
-      return class_escape('w', opposite(reading)).inverse();
+      return class_escape('w', opposite(reading), detail).inverse();
     case 'S':
-      return class_escape('s', opposite(reading)).inverse();
+      return class_escape('s', opposite(reading), detail).inverse();
     default:
       refuse("\\{} is not supported", letter);
   }

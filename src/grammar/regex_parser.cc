@@ -16,7 +16,10 @@ constexpr uint64_t kMaxProduct = 10'000'000;  // product of the counts of nested
 
 class Parser {
  public:
-  Parser(std::string_view text, Reading reading) : text_(text), reading_(reading) {}
+  Parser(std::string_view text, Reading reading)
+      : text_(text),
+        reading_(reading),
+        detail_(reading == Reading::kLeast ? Detail::kExact : Detail::kCoarse) {}
 
   RegexTree parse() {
     RegexTree out = choice();
@@ -224,7 +227,7 @@ class Parser {
       case 's':
       case 'S':
         ++at_;
-        return class_escape(c, reading_);
+        return class_escape(c, reading_, detail_);
       case 'n':
         return code('\n');
       case 'r':
@@ -298,7 +301,10 @@ class Parser {
   }
 
   std::string_view text_;
-  Reading reading_;
+  Reading reading_;  // of the class that is being read
+  // What is left out of the least reading must be exact to leave anything; what the greatest
+  // reading holds too much is only forbidden as a name.
+  Detail detail_;
   size_t at_ = 0;
   int depth_ = 0;
   size_t num_ranges_ = 0;

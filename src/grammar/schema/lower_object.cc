@@ -56,6 +56,7 @@ ExprId SchemaLowering::other_members(const Shape& shape, const std::vector<std::
   if (!taken.empty()) names.push_back(exprs().negate(exprs().alt(std::move(taken))));
   // A name matches some of the patterns by every reading, and none of the others by any.
   std::vector<NamesByPattern> by_pattern;
+  by_pattern.reserve(patterns.size());
   for (const std::string& pattern : patterns) by_pattern.emplace_back(pattern, speller);
   std::vector<ExprId> choices;
   for (size_t subset = 0; subset < size_t{1} << patterns.size(); ++subset) {
