@@ -20,71 +20,78 @@ JsonTypes type_of(const OrderedJson& value) {
   return value.is_array() ? kJsonArray : kJsonObject;
 }
 
-class TypeFinder {
- public:
-  explicit TypeFinder(const OrderedJson& root) : root_(root) {}
+JsonTypes types_named(const OrderedJson& type) {
+  if (!type.is_array()) return type_named(type);
+  JsonTypes out = 0;
+  for (const OrderedJson& one : type) out |= type_named(one);
+  return out;
+}
 
-  JsonTypes types(const OrderedJson& schema, int depth) {
-    if (schema == false) return 0;
-    if (!schema.is_object() || depth == kMaxDepth || --steps_ < 0) return kJsonAny;
-    JsonTypes out = kJsonAny;
-    for (const auto& [keyword, value] : schema.items()) {
-      if (keyword == "type") out &= named(value, schema);
-      if (keyword == "const") out &= type_of(value);
-      if (keyword == "enum" && value.is_array()) out &= of_values(value);
-      if ((keyword == "anyOf" || keyword == "oneOf") && value.is_array())
-        out &= any_of(value, depth);
-      if (keyword == "allOf" && value.is_array())
-        for (const OrderedJson& one : value) out &= types(one, depth + 1);
-      if (keyword == "$ref" && value.is_string())
-        if (const OrderedJson* target = find(value.get<std::string>()))
-          out &= types(*target, depth + 1);
-    }
-    return out;
-  }
-
- private:
-  static constexpr int kMaxDepth = 32, kMaxSteps = 4096;
-
-  static JsonTypes named(const OrderedJson& type, const OrderedJson& schema) {
-    JsonTypes out = type.is_array() ? 0 : type_named(type);
-    if (type.is_array())
-      for (const OrderedJson& one : type) out |= type_named(one);
-    const auto nullable = schema.find("nullable");
-    return nullable != schema.end() && *nullable == true ? out | kJsonNull : out;
-  }
-
-  static JsonTypes of_values(const OrderedJson& values) {
-    JsonTypes out = 0;
-    for (const OrderedJson& value : values) out |= type_of(value);
-    return out;
-  }
-
-  JsonTypes any_of(const OrderedJson& branches, int depth) {
-    JsonTypes out = 0;
-    for (const OrderedJson& one : branches) out |= types(one, depth + 1);
-    return out;
-  }
-
-  // Only references within the schema lead anywhere.
-  const OrderedJson* find(const std::string& reference) const {
-    if (!reference.starts_with('#')) return nullptr;
-    try {
-      const OrderedJson::json_pointer place(reference.substr(1));
-      return root_.contains(place) ? &root_.at(place) : nullptr;
-    } catch (const OrderedJson::exception&) {
-      return nullptr;
-    }
-  }
-
-  const OrderedJson& root_;
-  int steps_ = kMaxSteps;
-};
+constexpr int kMaxDepth = 32;
+// Each is looked up once, in time that grows with the members around its target.
+constexpr size_t kMaxReferences = 256;
 
 }  // namespace
 
-JsonTypes allowed_types(const OrderedJson& schema, const OrderedJson& root) {
-  return TypeFinder(root).types(schema, 0);
+bool SchemaTypes::spend(size_t steps) {
+  left_ -= static_cast<int64_t>(steps);
+  return left_ >= 0;
+}
+
+JsonTypes SchemaTypes::types(const OrderedJson& schema, int depth) {
+  if (schema == false) return 0;
+  if (!schema.is_object() || depth == kMaxDepth || !spend(1 + schema.size())) return kJsonAny;
+  const auto nullable = schema.find("nullable");
+  const bool or_null = nullable != schema.end() && *nullable == true;
+  JsonTypes out = kJsonAny;
+  for (const auto& [keyword, value] : schema.items()) {
+    const JsonTypes here = by_keyword(keyword, value, depth);
+    out &= or_null && keyword == "type" ? here | kJsonNull : here;
+  }
+  return out;
+}
+
+JsonTypes SchemaTypes::by_keyword(const std::string& keyword, const OrderedJson& value, int depth) {
+  if (keyword == "type") return spend(value.size()) ? types_named(value) : kJsonAny;
+  if (keyword == "const") return type_of(value);
+  if (keyword == "enum" && value.is_array()) return of_values(value);
+  if ((keyword == "anyOf" || keyword == "oneOf") && value.is_array()) return any_of(value, depth);
+  JsonTypes out = kJsonAny;
+  if (keyword == "allOf" && value.is_array() && spend(value.size()))
+    for (const OrderedJson& one : value) out &= types(one, depth + 1);
+  if (keyword == "$ref" && value.is_string())
+    if (const OrderedJson* target = find(value.get_ref<const std::string&>()))
+      out = types(*target, depth + 1);
+  return out;
+}
+
+JsonTypes SchemaTypes::of_values(const OrderedJson& values) {
+  if (!spend(values.size())) return kJsonAny;
+  JsonTypes out = 0;
+  for (const OrderedJson& value : values) out |= type_of(value);
+  return out;
+}
+
+JsonTypes SchemaTypes::any_of(const OrderedJson& branches, int depth) {
+  if (!spend(branches.size())) return kJsonAny;
+  JsonTypes out = 0;
+  for (const OrderedJson& one : branches) out |= types(one, depth + 1);
+  return out;
+}
+
+// Only references within the schema lead anywhere.
+const OrderedJson* SchemaTypes::find(const std::string& reference) {
+  if (!reference.starts_with('#') || !spend(reference.size() / 16)) return nullptr;
+  if (const auto known = found_.find(reference); known != found_.end()) return known->second;
+  if (found_.size() == kMaxReferences) return nullptr;
+  const OrderedJson*& target = found_[reference];
+  try {
+    const OrderedJson::json_pointer place(reference.substr(1));
+    if (root_.contains(place)) target = &root_.at(place);
+  } catch (const OrderedJson::exception&) {
+    target = nullptr;
+  }
+  return target;
 }
 
 }  // namespace skiff

@@ -9,7 +9,7 @@ TEST(SchemaTypes, KeywordsThatNameTypesAreRead) {
   const auto types = [](const char* schema) {
     const OrderedJson root = OrderedJson::parse(
         R"({"$defs": {"S": {"type": "string"}, "R": {"anyOf": [{"$ref": "#/$defs/R"}]}}})");
-    return static_cast<int>(allowed_types(OrderedJson::parse(schema), root));
+    return static_cast<int>(SchemaTypes(root).of(OrderedJson::parse(schema)));
   };
   EXPECT_EQ(types("{}"), kJsonAny);
   EXPECT_EQ(types("true"), kJsonAny);
@@ -28,6 +28,26 @@ TEST(SchemaTypes, KeywordsThatNameTypesAreRead) {
   EXPECT_EQ(types(R"({"$ref": "#bad~pointer"})"), kJsonAny);
   EXPECT_EQ(types(R"({"$ref": "#/$defs/R"})"), kJsonAny);
   EXPECT_EQ(types(R"({"type": "unheard of"})"), kJsonAny);
+}
+
+// One large part to which thousands refer is looked at as often as the bound allows.
+TEST(SchemaTypes, WorkIsBoundedOverAllParts) {
+  OrderedJson root = {{"$defs", {{"Large", {{"enum", OrderedJson::array()}}}}}};
+  OrderedJson& large = root["$defs"]["Large"]["enum"];
+  for (int i = 0; i < 30'000; ++i) large.push_back("x");
+  SchemaTypes types(root);
+  const OrderedJson part = {{"$ref", "#/$defs/Large"}};
+  EXPECT_EQ(types.of(part), kJsonString);
+  EXPECT_EQ(types.of(part), kJsonString);
+  EXPECT_EQ(types.of(part), kJsonAny) << "90,000 values are more than may be looked at";
+  OrderedJson twice = {{"$defs", {{"R", {{"anyOf", {part, part}}}}}}};
+  for (OrderedJson& branch : twice["$defs"]["R"]["anyOf"]) branch["$ref"] = "#/$defs/R";
+  EXPECT_EQ(SchemaTypes(twice).of({{"$ref", "#/$defs/R"}}), kJsonAny);  // 2^32 paths
+  OrderedJson many;
+  for (int i = 0; i < 1000; ++i) many[std::to_string(i)] = {{"type", "null"}};
+  SchemaTypes of_many(many);
+  for (int i = 0; i < 1000; ++i)
+    EXPECT_EQ(of_many.of({{"$ref", "#/" + std::to_string(i)}}), i < 256 ? kJsonNull : kJsonAny);
 }
 
 }  // namespace

@@ -301,7 +301,7 @@ class Parser {
   }
 
   std::string_view text_;
-  Reading reading_;  // of the class that is being read
+  Reading reading_;  // how the class at hand is read, which is the opposite within [^...]
   // What is left out of the least reading must be exact to leave anything; what the greatest
   // reading holds too much is only forbidden as a name.
   Detail detail_;

@@ -119,7 +119,8 @@ bool NamePattern::regex_matches(std::string_view name, MatchBudget& budget) cons
       pcre2_match_data_create(1, nullptr), pcre2_match_data_free);
   int result = PCRE2_ERROR_MATCHLIMIT;
   for (size_t i = 0; i < kMatchLimits.size() && result == PCRE2_ERROR_MATCHLIMIT; ++i) {
-    if (i > 0 && (budget.steps -= kMatchLimits[i]) < 0)
+    if (i > 0) budget.steps -= kMatchLimits[i];
+    if (budget.steps < 0)
       fail_load(
           "{}: its patterns take too long together, the last one tried was \"{}\" on \"{}\"; write "
           "simpler ones",

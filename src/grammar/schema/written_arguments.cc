@@ -57,13 +57,6 @@ const Style* find_style(std::string_view name) {
   return style == std::end(kStyles) ? nullptr : style;
 }
 
-// The types of an argument for its reader.
-JsonTypes types_of(const OrderedJson& root, const std::string& name) {
-  const Node properties = member_of(&root, "properties");
-  const Node schema = properties ? member_of(properties, name) : nullptr;
-  return schema ? allowed_types(*schema, root) : kJsonAny;
-}
-
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> out;
   while (!text.empty()) {
@@ -87,6 +80,7 @@ class Arguments {
         rules_(rules),
         syntax_(rules, options, style.spelling),
         lowering_(document, syntax_, options.strict),
+        types_(*document.root()),
         plain_(rules.exprs, Spelling::kUtf8) {}
 
   ExprId all() {
@@ -150,10 +144,17 @@ class Arguments {
     return first;
   }
 
+  // The types of an argument for its reader.
+  JsonTypes types_of(const std::string& name) {
+    const Node properties = member_of(document_.root(), "properties");
+    const Node schema = properties ? member_of(properties, name) : nullptr;
+    return schema ? types_.of(*schema) : kJsonAny;
+  }
+
   ExprId member(const std::string& name, const Nodes& nodes) {
     check_name(name);
     const ExprId key = marked(std::string(style_.before_key) + name);
-    const JsonTypes types = types_of(*document_.root(), name);
+    const JsonTypes types = types_of(name);
     if (style_.ends_text.empty() || !only_text(types)) return written(key, lowering_.value(nodes));
     ExprId text = lowering_.string_bodies(nodes, {plain_, plain_.any()}).value_or(kNothing);
     if (types & kJsonNull) text = exprs().both({text, exprs().negate(null_for_reader())});
@@ -218,6 +219,7 @@ class Arguments {
   RuleSet& rules_;
   JsonSyntax syntax_;
   SchemaLowering lowering_;
+  SchemaTypes types_;
   Speller plain_;
 };
 

@@ -52,7 +52,7 @@ OrderedJson one_turn(std::span<const OrderedJson> messages) {
     const OrderedJson& content = message["content"];
     if (content.is_array())
       blocks.insert(blocks.end(), content.begin(), content.end());
-    else if (content != "")
+    else if (!content.get_ref<const std::string&>().empty())
       blocks.push_back({{"type", "text"}, {"text", content}});
   }
   return {{"role", messages.front()["role"]}, {"content", std::move(blocks)}};

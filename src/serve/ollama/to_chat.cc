@@ -200,7 +200,8 @@ std::optional<Error> add_messages(const OrderedJson& body, OrderedJson& chat) {
 
 // Ollama's own client writes each field of a generation, also those that its user left empty.
 bool says_nothing(const OrderedJson& value) {
-  return value == "" || (value.is_array() && value.empty());
+  return value.is_string() ? value.get_ref<const std::string&>().empty()
+                           : value.is_array() && value.empty();
 }
 
 std::optional<Error> add_prompt(const OrderedJson& body, OrderedJson& chat) {

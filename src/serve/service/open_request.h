@@ -28,7 +28,7 @@ struct OpenSequence {
   std::unique_ptr<ReasoningMeter> meter;  // where `answer` does not know the reasoning
   bool resumes = false;  // the end of the reasoning was put in: the engine has to go on from there
   int generated = 0;
-  Usage usage;  // of this sequence alone
+  Usage usage;  // what this sequence alone has used
   // The sequence's own constraint, which says whether it failed; null if there is none.
   std::shared_ptr<const TokenConstraint> constraint = nullptr;
   bool ended = false;

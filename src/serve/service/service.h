@@ -116,7 +116,7 @@ struct Reply {
   Refusal refusal = Refusal::kNeverFits;  // set with Finish::kExhausted
   int retry_seconds = 0;                  // set with a refusal that may not repeat; else 0
   Usage usage;
-  Usage own;          // of this sequence alone
+  Usage own;          // what this sequence alone has used
   bool last = false;  // all n sequences have ended; this is the last piece
 };
 

@@ -228,7 +228,7 @@ class TagWriter {
   std::optional<Error> check_object(const OrderedJson& tool, const std::string& name) const {
     const auto given = tool.at("function").find("parameters");
     if (!follows_schema(tool) || given == tool.at("function").end() || given->is_null() ||
-        (allowed_types(*given, *given) & kJsonObject) != 0)
+        (SchemaTypes(*given).of(*given) & kJsonObject) != 0)
       return std::nullopt;
     return Error{Code::kInvalid,
                  fmt::format("the parameters of \"{}\" allow no object, and arguments are one; "

@@ -55,8 +55,8 @@ ToolTypes::ToolTypes(const OrderedJson& tools) {
     if (parameters == function->end() || !parameters->is_object()) continue;
     const auto properties = parameters->find("properties");
     if (properties == parameters->end() || !properties->is_object()) continue;
-    for (const auto& [key, schema] : properties->items())
-      types[key] = allowed_types(schema, *parameters);
+    SchemaTypes found(*parameters);
+    for (const auto& [key, schema] : properties->items()) types[key] = found.of(schema);
   }
 }
 
