@@ -16,6 +16,10 @@ namespace {
 using openai::described;
 using turn::invalid, turn::member, turn::unsupported;
 
+bool is_empty_text(const OrderedJson& value) {
+  return value.is_string() && value.get_ref<const std::string&>().empty();
+}
+
 std::optional<Error> refuse_images(const OrderedJson& holder, const std::string& place) {
   const OrderedJson* images = member(holder, "images");
   if (!images || images->empty()) return std::nullopt;
@@ -254,7 +258,7 @@ std::optional<Error> check_model_name(const OrderedJson& body) {
 bool only_loads(const OrderedJson& body, Endpoint endpoint) {
   const OrderedJson* input = member(body, endpoint == Endpoint::kChat ? "messages" : "prompt");
   if (!input) return true;
-  return endpoint == Endpoint::kChat ? input->is_array() && input->empty() : *input == "";
+  return endpoint == Endpoint::kChat ? input->is_array() && input->empty() : is_empty_text(*input);
 }
 
 Result<OrderedJson> to_chat(const OrderedJson& body, Endpoint endpoint) {
@@ -270,7 +274,7 @@ Result<OrderedJson> to_chat(const OrderedJson& body, Endpoint endpoint) {
   turn::continue_last_message(chat);
   if (const OrderedJson* tools = member(body, "tools"); tools && !tools->empty())
     chat["tools"] = *tools;
-  if (const OrderedJson* text = member(body, "template"); text && *text != "")
+  if (const OrderedJson* text = member(body, "template"); text && !is_empty_text(*text))
     chat["chat_template"] = *text;
   if (const OrderedJson* format = member(body, "format"))
     if (auto wrong = set_format(*format, chat)) return *wrong;
