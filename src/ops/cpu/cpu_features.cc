@@ -4,6 +4,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <limits>
+
 #include "base/check.h"
 
 namespace skiff::cpu {
@@ -11,8 +13,8 @@ namespace {
 
 // Bits of CPUID leaf 7 (Intel SDM vol. 2A, CPUID), which GCC 12's __builtin_cpu_supports lacks.
 struct Leaf7 {
-  bool amx_bf16 = false, amx_tile = false, avx512_bf16 = false, avx512_vnni = false,
-       avx512_vbmi = false;
+  bool amx_bf16 = false, amx_tile = false, amx_int8 = false, avx512_bf16 = false,
+       avx512_vnni = false, avx512_vbmi = false;
 };
 
 Leaf7 leaf7() {
@@ -23,6 +25,7 @@ Leaf7 leaf7() {
   out.avx512_vnni = c >> 11 & 1;
   out.amx_bf16 = d >> 22 & 1;
   out.amx_tile = d >> 24 & 1;
+  out.amx_int8 = d >> 25 & 1;
   if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) out.avx512_bf16 = a >> 5 & 1;
   return out;
 }
@@ -41,7 +44,7 @@ Isa detect() {
   const Leaf7 more = leaf7();
   if (!more.avx512_vnni) return Isa::kAvx512;
   if (!more.avx512_bf16 || !more.avx512_vbmi) return Isa::kAvx512Vnni;
-  const bool amx = more.amx_bf16 && more.amx_tile && permit_amx();
+  const bool amx = more.amx_bf16 && more.amx_tile && more.amx_int8 && permit_amx();
   return amx ? Isa::kAmx : Isa::kAvx512Bf16;
 }
 
@@ -74,10 +77,18 @@ Kernels kernels_for(Isa isa) {
   k.name = isa == Isa::kAmx ? "amx" : "avx512bf16";
   const bool intel = __builtin_cpu_is("intel") != 0;
   k.expand_bf16 = intel ? expand_avx512bf16_intel : expand_avx512bf16;
-  // TDPBF16PS rounds otherwise than VDPBF16PS, so with AMX a few rows go through tiles like many.
-  if (isa == Isa::kAvx512Bf16)
+  if (isa == Isa::kAvx512Bf16) {
+    k.gemm_bf16 = gemm_bf16_avx512bf16;
     k.few_rows_bf16 = intel ? few_rows_avx512bf16_intel : few_rows_avx512bf16;
-  k.gemm_bf16 = isa == Isa::kAmx ? gemm_bf16_amx : gemm_bf16_avx512bf16;
+    k.few_rows_at_once = kFewRowsBf16;
+    // Twice as many rows read the panels twice, the second time from the cache.
+    k.most_few_rows = 2 * kFewRowsBf16;
+    return k;
+  }
+  k.gemm_bf16 = gemm_bf16_amx;
+  k.few_rows_bf16 = code_rows_amx;
+  k.few_rows_at_once = k.most_few_rows = std::numeric_limits<int>::max();
+  k.int_rows = int_rows_amx;
   return k;
 }
 

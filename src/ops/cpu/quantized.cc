@@ -214,12 +214,10 @@ void CpuOps::code_span(const CodeTask& t, const Span& span, int first, int count
         .add = !span.opens});
 }
 
-// Twice as many rows as a kernel takes with bf16 operands read the panels twice, the second time
-// from the cache.
 CpuOps::RowsKernel CpuOps::rows_kernel(const Operand& a, int64_t rows) const {
   if (a.integers) return {kernels_.int_rows, rows};
-  if (rows > (a.narrow ? 2 * kFewRowsBf16 : kFewRows)) return {};
-  if (a.narrow) return {kernels_.few_rows_bf16, kFewRowsBf16};
+  if (rows > (a.narrow ? kernels_.most_few_rows : kFewRows)) return {};
+  if (a.narrow) return {kernels_.few_rows_bf16, kernels_.few_rows_at_once};
   return {kernels_.few_rows_f32, kFewRows};
 }
 

@@ -1,37 +1,14 @@
 #include <immintrin.h>
 
 #include "ops/cpu/isa/kernels.h"
+#include "ops/cpu/isa/tiles.h"
 
 namespace skiff::cpu {
 namespace {
 
-// A tile holds 16 rows of 64 bytes. Two tiles of rows times two panels fill four accumulators,
-// so each loaded tile is used twice. One row goes through the same instruction as many: other
-// bf16 instructions round differently.
-constexpr int kTile = 16;
-constexpr int kRows = 2 * kTile;
+constexpr int64_t kVectorRows = 2;  // up to which tiles read slower than memory
 constexpr int64_t kKBlock = 2048;
 constexpr int64_t kAhead = 8192;  // bytes that a panel is prefetched ahead when it is read once
-
-struct alignas(64) Config {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
-// Tiles 0 to 3: sums (rows x panels); 4, 5: rows; 6, 7: panels.
-void configure(int64_t rows) {
-  const auto top = static_cast<uint8_t>(rows < kTile ? rows : kTile);
-  const auto bottom = static_cast<uint8_t>(rows > kTile ? rows - kTile : 1);
-  Config c;
-  for (int i = 0; i < 8; ++i) c.row_bytes[i] = 64;
-  c.rows[0] = c.rows[1] = c.rows[4] = top;
-  c.rows[2] = c.rows[3] = c.rows[5] = bottom;
-  c.rows[6] = c.rows[7] = kTile;
-  // The intrinsic of GCC 12 claims to read eight bytes of the 64.
-  asm volatile("" : : "r"(&c) : "memory");
-  _tile_loadconfig(&c);
-}
 
 struct Tile {
   const uint16_t* a;
@@ -46,7 +23,7 @@ struct Tile {
 
 void prefetch_tile(const uint16_t* b) {
   const auto* p = reinterpret_cast<const char*>(b) + kAhead;
-  for (int line = 0; line < kTile; ++line) _mm_prefetch(p + line * 64, _MM_HINT_T0);
+  for (int line = 0; line < kTile; ++line) _mm_prefetch(p + int64_t{line} * 64, _MM_HINT_T0);
 }
 
 template <bool kStream>
@@ -108,15 +85,16 @@ void two_tiles(const Tile& t) {
 }  // namespace
 
 void gemm_bf16_amx(const GemmBlock& g) {
+  if (g.rows <= kVectorRows) return plain_rows_amx(g);
   const auto* a = static_cast<const uint16_t*>(g.a);
   const auto* b = static_cast<const uint16_t*>(g.b);
-  const bool once = g.rows <= kRows;
+  const bool once = g.rows <= kTileRows;
   const int64_t block = once ? g.k : kKBlock;
   int64_t configured = 0;
   for (int64_t i = 0; i < g.k; i += block)
-    for (int64_t r = 0; r < g.rows; r += kRows) {
-      const int64_t rows = g.rows - r < kRows ? g.rows - r : kRows;
-      if (rows != configured) configure(rows);
+    for (int64_t r = 0; r < g.rows; r += kTileRows) {
+      const int64_t rows = g.rows - r < kTileRows ? g.rows - r : kTileRows;
+      if (rows != configured) configure_tiles(rows);
       configured = rows;
       for (int p = 0; p < g.panels; p += 2) {
         const Tile t = {a + r * g.lda + i,
@@ -124,7 +102,7 @@ void gemm_bf16_amx(const GemmBlock& g) {
                         b + p * g.panel_stride + i * kPanel,
                         g.panel_stride,
                         block < g.k - i ? block : g.k - i,
-                        g.c + r * g.ldc + p * kPanel,
+                        g.c + r * g.ldc + int64_t{p} * kPanel,
                         g.ldc,
                         g.add || i > 0};
         if (rows > kTile)

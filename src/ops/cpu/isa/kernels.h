@@ -63,11 +63,11 @@ struct CodeSum {
 // sums, each multiplied and added as ScaledSum says. Where activations are floats, rows are few,
 // and inputs are added up in the order in which a GEMM of their values adds them, so the bits are
 // the same; where they are integers, sums are exact.
-constexpr int kFewRows = 4, kFewRowsBf16 = 8;
+constexpr int kFewRows = 4, kFewRowsBf16 = 8, kFewRowsAmx = 4;
 struct CodeRows {
   const void* a = nullptr;  // [rows][lda] f32, bf16, or what write_integers() wrote
   int64_t lda = 0;
-  int rows = 0;                 // at most kFewRows, or kFewRowsBf16; any number for integers
+  int rows = 0;  // at most kFewRows, or few_rows_at_once for bf16; any number for integers
   const uint32_t* b = nullptr;  // the first band
   int64_t panel_words = 0;      // of one panel
   int panels = 0;               // whole bands; even
@@ -156,8 +156,10 @@ struct Kernels {
   void (*expand_f32)(void* to, const CodeLines& from, Codes codes);
   void (*expand_bf16)(void* to, const CodeLines& from, Codes codes);
   void (*few_rows_f32)(const CodeRows&);
-  // There where bf16_operand is set and the sums are those of gemm_bf16, else null.
+  // The sums of gemm_bf16, where bf16_operand is set. Faster than expanding codes for it up to
+  // most_few_rows, of which a call takes at most few_rows_at_once. With AMX it takes any number.
   void (*few_rows_bf16)(const CodeRows&);
+  int few_rows_at_once, most_few_rows;
   void (*scaled_sum)(const ScaledSum&);
   // Writes n integers within [-128, 127] as elements of int_bytes bytes in the order in which
   // int_rows() reads them: whole lines of codes, filled up with zeros, and at most 16 elements
@@ -203,6 +205,13 @@ void few_rows_avx512bf16(const CodeRows&);
 // The same bits, arranged for Intel's cores.
 void expand_avx512bf16_intel(void* to, const CodeLines& from, Codes codes);
 void few_rows_avx512bf16_intel(const CodeRows&);
+// What tiles replace.
 void gemm_bf16_amx(const GemmBlock&);
+// Up to kFewRowsAmx rows in vectors, with the bits of gemm_bf16_amx.
+void plain_rows_amx(const GemmBlock&);
+void few_rows_amx(const CodeRows&);
+// Any number of rows.
+void code_rows_amx(const CodeRows&);
+void int_rows_amx(const CodeRows&);
 
 }  // namespace skiff::cpu

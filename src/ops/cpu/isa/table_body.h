@@ -20,6 +20,8 @@ constexpr Kernels table(Isa isa, const char* name) {
           .expand_bf16 = nullptr,
           .few_rows_f32 = few_rows,
           .few_rows_bf16 = nullptr,
+          .few_rows_at_once = 0,
+          .most_few_rows = 0,
           .scaled_sum = scaled_sum,
           .write_integers = write_integers,
           .int_bytes = 2,

@@ -1,0 +1,37 @@
+// ops/cpu/isa/tiles.h -- the shapes of AMX tiles in products of up to 32 rows and two panels.
+#pragma once
+#include <immintrin.h>
+#include <stdint.h>
+
+namespace skiff::cpu {
+namespace {
+
+// A tile holds 16 rows of 64 bytes. Two tiles of rows times two panels fill four accumulators, so
+// each loaded tile is used twice.
+constexpr int kTile = 16;
+constexpr int kTileRows = 2 * kTile;
+constexpr int kTileBytes = 64;
+
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+// Tiles 0 to 3 are sums (rows x panels), 4 and 5 rows, 6 and 7 panels. Tiles 2, 3 and 5 are of use
+// with more than kTile rows only. All tiles become zero.
+inline void configure_tiles(int64_t rows) {
+  const auto top = static_cast<uint8_t>(rows < kTile ? rows : kTile);
+  const auto bottom = static_cast<uint8_t>(rows > kTile ? rows - kTile : 1);
+  TileConfig c;
+  for (int i = 0; i < 8; ++i) c.row_bytes[i] = kTileBytes;
+  c.rows[0] = c.rows[1] = c.rows[4] = top;
+  c.rows[2] = c.rows[3] = c.rows[5] = bottom;
+  c.rows[6] = c.rows[7] = kTile;
+  // The intrinsic of GCC 12 claims to read eight bytes of the 64.
+  asm volatile("" : : "r"(&c) : "memory");
+  _tile_loadconfig(&c);
+}
+
+}  // namespace
+}  // namespace skiff::cpu
