@@ -67,7 +67,7 @@ const std::vector<CallFormat>& call_table() {
        .open_is_call = true,
        .only_at_start = true},
       {.name = "xlam", .open = "[", .open_is_call = true, .only_at_start = true},
-      in_section("granite", Notation::kJson, "<|tool_call|>", ""),
+      {.name = "granite", .section = "<|tool_call|>", .section_too = kToolCall, .bare_list = true},
       in_section("phi4_mini", Notation::kJson, "<|tool_call|>", "<|/tool_call|>"),
       in_section("phi4_mini_json", Notation::kJson, "functools", ""),
       in_section("jamba", Notation::kJson, "<tool_calls>", "</tool_calls>"),
@@ -285,8 +285,8 @@ const ReasoningFormat* detect_reasoning_format(std::string_view chat_template) {
 }
 
 std::vector<std::string_view> marks_of(const CallFormat& f) {
-  return without_empty({f.section, f.section_end, f.open, f.close, f.lead, f.id, f.name_end, f.key,
-                        f.key_end, f.value, f.value_end});
+  return without_empty({f.section, f.section_end, f.section_too, f.open, f.close, f.lead, f.id,
+                        f.name_end, f.key, f.key_end, f.value, f.value_end});
 }
 
 std::vector<std::string_view> marks_of(const ReasoningFormat& f) {

@@ -51,9 +51,9 @@ TEST(AnswerFormat, TemplatesShowTheirFormat) {
 // MarkFinder takes the first mark that is complete, so none may begin with another one.
 TEST(AnswerFormat, NoMarkHidesAnother) {
   for (const CallFormat& format : call_formats()) {
-    const std::vector<std::string_view> content = {format.section, format.open};
+    const std::vector<std::string_view> content = {format.section, format.section_too, format.open};
     const std::vector<std::string_view> between = {format.close, format.open, format.section_end,
-                                                   format.section};
+                                                   format.section, format.section_too};
     for (const auto& marks : {content, between})
       for (size_t i = 0; i < marks.size(); ++i)
         for (size_t j = 0; j < marks.size(); ++j)
