@@ -16,11 +16,31 @@ TEST(AnswerFormat, NamesOfOtherServersAreKnown) {
                            "minimax-m2",    "qwen3_xml",
                            "pythonic",      "mistral",
                            "longcat",       "granite-20b-fc",
-                           "interns1",      "phi4_mini_json"})
+                           "interns1",      "phi4_mini_json",
+                           "deepseek_v4",   "deepseekv4",
+                           "step3p5",       "trinity",
+                           "minimax",       "dots"})
     EXPECT_TRUE(find_call_format(name) && *find_call_format(name)) << name;
-  for (const char* name : {"ernie-x1", "ernie_x1", "ernie-45-vl", "ernie-45-vl-thinking", "qwen3",
-                           "deepseek_r1", "granite", "glm45", "mistral", "minimax_m2"})
+  for (const char* name :
+       {"ernie-x1", "ernie_x1", "ernie-45-vl", "ernie-45-vl-thinking", "qwen3", "deepseek_r1",
+        "granite", "glm45", "mistral", "minimax_m2", "deepseek-v4", "minimax-m3",
+        "minimax-append-think", "nemotron_3", "interns1"})
     EXPECT_TRUE(find_reasoning_format(name) && *find_reasoning_format(name)) << name;
+}
+
+// SGLang's name of Kimi-VL's marks; Kimi K2 has others.
+TEST(AnswerFormat, KimisThinkInMarksOfTheirOwn) {
+  EXPECT_EQ((*find_reasoning_format("kimi"))->begin, "◁think▷");
+  EXPECT_EQ((*find_reasoning_format("kimi_k2"))->begin, "<think>");
+}
+
+// Formats that other servers have and this one has not are no other format.
+TEST(AnswerFormat, FormatsThatAreNotHereAreRefused) {
+  for (const char* name : {"openai", "gpt-oss", "gemma4", "functiongemma", "step3", "apertus",
+                           "gigachat3", "minicpm5", "minimax_m3", "kimi_k3", "inkling"})
+    EXPECT_FALSE(find_call_format(name)) << name;
+  for (const char* name : {"openai_gptoss", "gpt-oss", "gemma4", "kimi_k3", "inkling"})
+    EXPECT_FALSE(find_reasoning_format(name)) << name;
 }
 
 TEST(AnswerFormat, AnUnknownNameGetsTheList) {
