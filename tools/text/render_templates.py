@@ -126,6 +126,21 @@ def templates(shared):
             yield str(path.relative_to(shared)), text
 
 
+# Templates that join the arguments of calls to other text, and take only a message whose content is
+# none for one with calls: what src/text/chat/history_form.h finds out about them.
+JOINED = ("DeepSeek-R1-Distill-Llama-8B.jinja", "deepseek-r1/tokenizer_config.json")
+
+
+def in_history_form(message):
+    """The message as those templates read it."""
+    if not message.get("tool_calls"):
+        return message
+    calls = [call | {"function": call["function"] | {
+        "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)}}
+        for call in message["tool_calls"] for arguments in [call["function"]["arguments"]]]
+    return message | {"content": message["content"] or None, "tool_calls": calls}
+
+
 # What Python prints and we do not promise: addresses of objects, and integers beyond 64 bits.
 # Slices of constants that have none, and arithmetic with more than 64 bits.
 NOT_PROMISED = re.compile(r"(none|\d)\)*\[[^\]]*:|max64.* (\*|//|\+|-|\*\*|%|/) |(\*|//|\+|-|\*\*|%|/) .*max64|h \| int",
@@ -193,6 +208,8 @@ def main():
         for context_name, context in contexts(data):
             for prompt in (True, False):
                 variables = {"tools": None, "documents": None} | context
+                if template_name.endswith(JOINED):
+                    variables["messages"] = [in_history_form(one) for one in context["messages"]]
                 text_out = render(env, text, variables | {"add_generation_prompt": prompt})
                 raw = None if text_out is None else text_out.encode()
                 sums.append([template_name, context_name, prompt,

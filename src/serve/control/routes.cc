@@ -141,8 +141,8 @@ std::vector<http::Route> control_routes(service::ProtocolContext& context,
   };
   for (const Entry& entry : kControls)
     add(entry.method, entry.path,
-        [&service = context.service, upkeep, control = entry.control](HttpRequest request,
-                                                                      auto reply) {
+        [&service = context.service, upkeep, control = entry.control](const HttpRequest& request,
+                                                                      const auto& reply) {
           if (control == resume && upkeep && upkeep->keeps_paused())
             return reply->send(kept_paused(service, *upkeep));
           reply->send(control(service, request));

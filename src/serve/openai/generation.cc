@@ -238,10 +238,12 @@ void Generation::send_whole() {
 std::vector<size_t> Generation::best_of_prompt(size_t prompt) const {
   const size_t first = prompt * static_cast<size_t>(drawn_);
   std::vector<size_t> order;
+  order.reserve(static_cast<size_t>(drawn_));
   for (size_t i = 0; i < static_cast<size_t>(drawn_); ++i) order.push_back(first + i);
   if (drawn_ > call_.request.n)
-    std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
-      return likelihoods_[a].mean() > likelihoods_[b].mean();
+    std::ranges::sort(order, [this](size_t a, size_t b) {
+      const auto of_a = likelihoods_[a].mean(), of_b = likelihoods_[b].mean();
+      return of_a > of_b || (of_a == of_b && a < b);  // equal ones stay in order
     });
   order.resize(static_cast<size_t>(call_.request.n));
   return order;

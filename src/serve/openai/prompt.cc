@@ -103,9 +103,12 @@ std::optional<Error> check_message(OrderedJson& message, size_t index) {
   if (!message.contains("content")) {
     if (!message.contains("tool_calls") && message["role"] != "assistant")
       return invalid("messages", place(index) + " has no \"content\"");
-    message["content"] = nullptr;
+    message["content"] = "";
   }
   if (auto error = flatten_content(message, index)) return error;
+  // Clients send null beside calls; templates print it as "None", or join it to other text and
+  // fail.
+  if (message["content"].is_null()) message["content"] = "";
   return normalize_history(message, place(index));
 }
 
@@ -227,14 +230,14 @@ std::optional<Error> check_continuation(const text::Conversation& conversation,
     return invalid(field,
                    "Cannot set both `continue_final_message` and `add_generation_prompt` to True.");
   const OrderedJson& last = conversation.messages.back();
-  if (last.at("role") != "assistant" || !last.at("content").is_string())
+  if (last.at("role") != "assistant" || last.at("content").get_ref<const std::string&>().empty())
     return invalid(field,
                    "continue_final_message needs a last message of role \"assistant\" with text");
   return std::nullopt;
 }
 
 std::optional<Error> read_messages(const OrderedJson& body, CallDraft& draft) {
-  const auto forced = refuse_forced_call(draft.tool_choice);
+  auto forced = refuse_forced_call(draft.tool_choice);
   if (!draft.prompt_token_ids.empty()) {
     if (forced) return forced;
     if (draft.prompt_token_ids.size() > 1)

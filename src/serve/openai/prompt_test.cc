@@ -137,8 +137,26 @@ TEST(OpenAiPrompt, AFinalMessageCanBeContinued) {
   EXPECT_FALSE(conversation.add_generation_prompt);
   EXPECT_EQ(refusal(with(begun, R"(,"add_generation_prompt":false)")), "none");
   EXPECT_EQ(refusal(with(begun, R"(,"add_generation_prompt":true)")), "continue_final_message");
-  for (const char* last : {R"({"role":"user","content":"y"})", R"({"role":"assistant"})"})
+  for (const char* last :
+       {R"({"role":"user","content":"y"})", R"({"role":"assistant"})",
+        R"({"role":"assistant","content":null})", R"({"role":"assistant","content":""})"})
     EXPECT_EQ(refusal(with(last, "")), "continue_final_message");
+}
+
+// OpenAI's clients send null beside calls, and templates know only text.
+TEST(OpenAiPrompt, NullContentIsAnEmptyText) {
+  const std::string calls =
+      R"("tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}])";
+  for (const std::string& message :
+       {R"({"role":"assistant","content":null,)" + calls + "}",
+        R"({"role":"assistant",)" + calls + "}",
+        std::string(R"({"role":"assistant","content":null,"reasoning":"r"})"),
+        std::string(R"({"role":"tool","tool_call_id":"c","content":null})")}) {
+    const auto call = parse(Endpoint::kChat, fmt::format("{{\"messages\":[{}]}}", message));
+    ASSERT_TRUE(call) << call.error().what;
+    EXPECT_EQ(std::get<text::Conversation>(call->prompts.at(0)).messages[0]["content"], "")
+        << message;
+  }
 }
 
 // Only typed parts could fetch anything, and those are refused.

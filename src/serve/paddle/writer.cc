@@ -45,7 +45,7 @@ void ReplyWriter::gather(const service::Reply& reply) {
   const std::vector<Token> tokens = visible(reply);
   text_ += reply.text;
   tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
-  usage_ = reply.usage;
+  usage_ = reply.own;
 }
 
 std::vector<std::string> ReplyWriter::pieces(const service::Reply& reply) {
@@ -58,7 +58,7 @@ std::vector<std::string> ReplyWriter::pieces(const service::Reply& reply) {
   }
   // A piece of several tokens is sent as one object for each; the last of them has the text.
   const std::vector<Token> tokens = visible(reply);
-  const int before = reply.usage.completion - static_cast<int>(reply.tokens.size());
+  const int before = reply.own.completion - static_cast<int>(reply.tokens.size());
   std::vector<std::string> objects;
   const size_t count = std::max<size_t>(reply.tokens.size(), 1);
   for (size_t i = 0; i < count; ++i) {

@@ -191,6 +191,7 @@ RequestId EngineService::start(Prepared prepared, Sink sink) {
         break;
     }
     std::vector<SeqId> ids;
+    ids.reserve(sequences.size());
     for (const NewSequence& sequence : sequences) ids.push_back(sequence.id);
     impl_->core.engine.submit_together(std::move(sequences));
     // If the request was ended since it was added, its sequences may have been cancelled before the

@@ -115,28 +115,34 @@ std::optional<Error> check_lists(const Request& request, const PrepareContext& c
 
 struct LogprobCount {
   int64_t replies = 0, prompts = 0;
+  int64_t beside = 0;  // a chat's reply has those of its prompt beside its choices, too
 };
 
 LogprobCount count_logprobs(const std::vector<Prepared>& calls, int vocab) {
   LogprobCount count;
   for (const Prepared& one : calls) {
     const auto each = [&](int wanted) {
-      return wanted == kNoLogprobs ? 0 : int64_t{one.n} * (std::min(wanted, vocab) + 1);
+      return wanted == kNoLogprobs ? int64_t{0} : std::min(wanted, vocab) + 1;
     };
-    count.replies += each(one.params.logprobs) * one.stop.max_tokens;
-    count.prompts += each(one.params.prompt_logprobs) * std::ssize(one.prompt);
+    const int64_t prompt = each(one.params.prompt_logprobs) * std::ssize(one.prompt);
+    count.replies += one.n * each(one.params.logprobs) * one.stop.max_tokens;
+    count.prompts += one.n * prompt;
+    count.beside += prompt;
   }
   return count;
 }
 
-// The factors of the product, under the client's names for them.
-std::string factors(const std::vector<Prepared>& calls, bool of_prompts, int vocab) {
+// The factors of the product, under the client's names for them. `beside`: there is one more copy
+// of a prompt's than there are choices.
+std::string factors(const std::vector<Prepared>& calls, bool of_prompts, int vocab, bool beside) {
   int64_t tokens = 0;
   for (const Prepared& one : calls)
     tokens = std::max<int64_t>(tokens, of_prompts ? std::ssize(one.prompt) : one.stop.max_tokens);
   const SamplingParams& params = calls.front().params;
   const int wanted = std::min(of_prompts ? params.prompt_logprobs : params.logprobs, vocab);
-  const std::string head = fmt::format("{} prompts x n ({}) x ", calls.size(), calls.front().n);
+  const std::string choices = fmt::format("n ({})", calls.front().n);
+  const std::string head = fmt::format("{} prompts x {} x ", calls.size(),
+                                       beside ? fmt::format("({} + 1)", choices) : choices);
   return of_prompts ? fmt::format("{}{} tokens x (prompt_logprobs ({}) + 1)", head, tokens, wanted)
                     : fmt::format("{}max_tokens ({}) x (logprobs or top_logprobs ({}) + 1)", head,
                                   tokens, wanted);
@@ -177,20 +183,22 @@ std::optional<Error> check_reply(const std::vector<Prepared>& calls, bool stream
   LogprobCount count = count_logprobs(calls, vocab);
   if (streamed) {
     if (count.prompts > kMaxStreamedLogprobs)
-      return invalid("prompt_logprobs",
-                     fmt::format("a stream would send {} log-probabilities of its prompts in one "
-                                 "event: {}; at most {} are possible. Ask for fewer, or without "
-                                 "stream.",
-                                 count.prompts, factors(calls, true, vocab), kMaxStreamedLogprobs));
+      return invalid(
+          "prompt_logprobs",
+          fmt::format("a stream would send {} log-probabilities of its prompts in one "
+                      "event: {}; at most {} are possible. Ask for fewer, or without "
+                      "stream.",
+                      count.prompts, factors(calls, true, vocab, false), kMaxStreamedLogprobs));
     count.replies = 0;
   }
+  count.prompts += count.beside;
   const int64_t most = context.config.max_reply_logprobs, all = count.replies + count.prompts;
   if (most == 0 || all <= most) return std::nullopt;
   const bool of_prompts = count.prompts > count.replies;
   return invalid(of_prompts ? "prompt_logprobs" : "logprobs",
                  fmt::format("the reply could hold {} log-probabilities: {}; this server gives at "
                              "most {} at a time (--max-reply-logprobs). Ask for fewer{}.",
-                             all, factors(calls, of_prompts, vocab), most,
+                             all, factors(calls, of_prompts, vocab, of_prompts), most,
                              of_prompts ? "" : ", or for a stream"));
 }
 

@@ -51,6 +51,22 @@ TEST_F(Prepare, TruncationKeepsTheEndUnlessItIsCut) {
   EXPECT_EQ(prompt_of(request), std::string(510, 'x') + "y");
 }
 
+// A chat's reply has the log-probabilities of its prompt beside its choices, too.
+TEST_F(Prepare, LogprobsOfAPromptCountOnceMoreThanChoices) {
+  Request request = of("0123456789");
+  request.params.prompt_logprobs = 4;
+  for (const int n : {1, 3}) {
+    request.n = n;
+    config_.max_reply_logprobs = 10 * 5 * (n + 1);
+    EXPECT_TRUE(prepare(request)) << n;
+    --config_.max_reply_logprobs;
+    const auto refused = prepare(request);
+    ASSERT_FALSE(refused) << n;
+    EXPECT_EQ(refused.error().field, "prompt_logprobs");
+    EXPECT_THAT(refused.error().what, testing::HasSubstr(fmt::format("(n ({}) + 1) x 10", n)));
+  }
+}
+
 TEST_F(Prepare, APromptThatFitsIsNotTruncated) {
   for (const int most : {0, 1, 12, 511, 512, 2147483647})
     for (const size_t size : {1u, 400u, 511u}) {

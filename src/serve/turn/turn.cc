@@ -280,7 +280,7 @@ http::Route turn_route(const char* path, const TurnProtocol& protocol,
   return {.method = "POST",
           .path = path,
           .handler =
-              [&](http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
+              [&](const http::HttpRequest& request, std::shared_ptr<http::HttpReply> reply) {
                 answer(protocol, context, keys, request, std::move(reply));
               },
           .refuse_when_full = [&]() -> std::optional<http::HttpResponse> {
@@ -294,8 +294,8 @@ http::Route count_route(const char* path, const char* field, const TurnProtocol&
                         service::ProtocolContext& context) {
   return {.method = "POST",
           .path = path,
-          .handler = [&protocol, &context, field](http::HttpRequest request,
-                                                  std::shared_ptr<http::HttpReply> reply) {
+          .handler = [&protocol, &context, field](const http::HttpRequest& request,
+                                                  const std::shared_ptr<http::HttpReply>& reply) {
             reply->send(count(protocol, context, request, field));
           }};
 }

@@ -44,6 +44,35 @@ CallFormat functions(std::string_view name, std::string_view section,
           .may_lack_value_end = true};
 }
 
+// <invoke name="f"> with arguments in tags.
+CallFormat invokes(std::string_view name, std::string_view section, std::string_view section_end) {
+  return {.name = name,
+          .notation = Notation::kTagged,
+          .section = section,
+          .section_end = section_end,
+          .open = "<invoke name=\"",
+          .close = "</invoke>",
+          .name_end = "\">",
+          .key = "<parameter name=\"",
+          .key_end = "\">",
+          .value_end = "</parameter>"};
+}
+
+// The same with DeepSeek's marks; a parameter also says whether it is a string.
+CallFormat dsml(std::string_view name, std::string_view section, std::string_view section_end) {
+  return {.name = name,
+          .notation = Notation::kTagged,
+          .section = section,
+          .section_end = section_end,
+          .open = "<｜DSML｜invoke name=\"",
+          .close = "</｜DSML｜invoke>",
+          .name_end = "\">",
+          .key = "<｜DSML｜parameter name=\"",
+          .key_end = "\"",
+          .value = ">",
+          .value_end = "</｜DSML｜parameter>"};
+}
+
 // The mark alone may be something that the model thinks about.
 CallFormat qwen_functions() {
   CallFormat out = functions("qwen3_coder", kToolCall, kToolCallEnd);
@@ -67,7 +96,7 @@ const std::vector<CallFormat>& call_table() {
        .open_is_call = true,
        .only_at_start = true},
       {.name = "xlam", .open = "[", .open_is_call = true, .only_at_start = true},
-      in_section("granite", Notation::kJson, "<|tool_call|>", ""),
+      {.name = "granite", .section = "<|tool_call|>", .section_too = kToolCall, .bare_list = true},
       in_section("phi4_mini", Notation::kJson, "<|tool_call|>", "<|/tool_call|>"),
       in_section("phi4_mini_json", Notation::kJson, "functools", ""),
       in_section("jamba", Notation::kJson, "<tool_calls>", "</tool_calls>"),
@@ -102,27 +131,10 @@ const std::vector<CallFormat>& call_table() {
        .ends_reasoning = "<|tool_calls_section_begin|>"},
       qwen_functions(),
       functions("seed_oss", "<seed:tool_call>", "</seed:tool_call>"),
-      {.name = "minimax_m2",
-       .notation = Notation::kTagged,
-       .section = "<minimax:tool_call>",
-       .section_end = "</minimax:tool_call>",
-       .open = "<invoke name=\"",
-       .close = "</invoke>",
-       .name_end = "\">",
-       .key = "<parameter name=\"",
-       .key_end = "\">",
-       .value_end = "</parameter>"},
-      {.name = "deepseek_v32",
-       .notation = Notation::kTagged,
-       .section = "<｜DSML｜function_calls>",
-       .section_end = "</｜DSML｜function_calls>",
-       .open = "<｜DSML｜invoke name=\"",
-       .close = "</｜DSML｜invoke>",
-       .name_end = "\">",
-       .key = "<｜DSML｜parameter name=\"",
-       .key_end = "\"",
-       .value = ">",
-       .value_end = "</｜DSML｜parameter>"},
+      invokes("minimax_m2", "<minimax:tool_call>", "</minimax:tool_call>"),
+      invokes("dots", "<dots_function_call>", "</dots_function_call>"),
+      dsml("deepseek_v32", "<｜DSML｜function_calls>", "</｜DSML｜function_calls>"),
+      dsml("deepseek_v4", "<｜DSML｜tool_calls>", "</｜DSML｜tool_calls>"),
       {.name = "glm45",
        .notation = Notation::kTagged,
        .open = kToolCall,
@@ -150,6 +162,7 @@ const std::vector<ReasoningFormat>& reasoning_table() {
        .content = "<answer>",
        .content_end = "</answer>"},
       {.name = "mistral", .begin = "[THINK]", .end = "[/THINK]"},
+      {.name = "kimi", .begin = "◁think▷", .end = "◁/think▷"},
       {.name = "seed_oss", .begin = "<seed:think>", .end = "</seed:think>"},
       {.name = "minimax_m3", .begin = "<mm:think>", .end = "</mm:think>"},
       {.name = "cohere_command3",
@@ -176,16 +189,17 @@ struct Alias {
 };
 
 constexpr Alias kCallAliases[] = {
-    {"hermes", "qwen qwen25 qwen3 ernie-x1 ernie_x1 ernie45 granite4"},
+    {"hermes", "qwen qwen25 qwen3 ernie-x1 ernie_x1 ernie45 granite4 trinity"},
     {"ernie-45-vl-thinking", "ernie-45-vl"},
     {"llama3_json", "llama3 llama4_json"},
     {"pythonic", "llama4_pythonic llama4"},
-    {"jamba", "hunyuan_a13b"},
+    {"jamba", "hunyuan_a13b minimax"},
     {"cohere_command3", "cohere_command4"},
-    {"qwen3_coder", "qwen3_xml qwen3-coder mimo"},
+    {"qwen3_coder", "qwen3_xml qwen3-coder mimo step3p5"},
     {"deepseek_v3", "deepseek deepseek-r1 deepseek_r1 deepseekv3 deepseek-v3-0324"},
     {"deepseek_v31", "deepseekv31 deepseek-v3.1"},
     {"deepseek_v32", "deepseekv32"},
+    {"deepseek_v4", "deepseekv4"},
     {"glm45", "glm glm47"},
     {"minimax_m2", "minimax-m2"},
 };
@@ -193,10 +207,12 @@ constexpr Alias kCallAliases[] = {
 constexpr Alias kReasoningAliases[] = {
     {"think",
      "deepseek_r1 deepseek-r1 deepseek deepseek_v3 deepseek-v3 deepseek-v3.1 deepseek_v4 "
+     "deepseek-v4 interns1 "
      "qwen3 qwen3-thinking ernie-45-vl ernie-45-vl-thinking glm45 glm47 holo2 "
-     "hy_v3 kimi_k2 kimi mimo minimax_m2 minimax minimax_m2_append_think "
-     "nemotron_v3 olmo3 step3 step3p5 poolside_v1 solar_open2"},
+     "hy_v3 kimi_k2 mimo minimax_m2 minimax minimax_m2_append_think "
+     "minimax-append-think nemotron_3 nemotron_v3 olmo3 step3 step3p5 poolside_v1 solar_open2"},
     {"ernie-x1", "ernie_x1 ernie45"},
+    {"minimax_m3", "minimax-m3"},
     {"cohere_command3", "cohere_command4"},
 };
 
@@ -250,11 +266,13 @@ const CallFormat* detect_call_format(std::string_view chat_template) {
       {"qwen3_coder", kToolCall, "<function="},
       {"glm45", kToolCall, "<arg_key>"},
       {"deepseek_v32", "｜DSML｜", "function_calls"},
+      {"deepseek_v4", "｜DSML｜", "tool_calls>"},
       {"deepseek_v3", "<｜tool▁call▁begin｜>", "```json"},
       {"deepseek_v31", "<｜tool▁call▁begin｜>", ""},
       {"kimi_k2", "<|tool_call_argument_begin|>", ""},
       {"mistral", "[TOOL_CALLS]", ""},
       {"lfm2", "<|tool_call_start|>", ""},
+      {"lfm2", "<|tool_list_start|>", ""},
       {"pythonic", "<|python_start|>", ""},
       {"llama3_json", "<|python_tag|>", ""},
       {"llama3_json", "\"parameters\": dictionary of argument name", ""},
@@ -265,6 +283,7 @@ const CallFormat* detect_call_format(std::string_view chat_template) {
       {"cohere_command3", "<|START_ACTION|>", ""},
       {"olmo3", "<function_calls>", ""},
       {"jamba", "<tool_calls>", ""},
+      {"phi4_mini_json", "functools[", ""},
       {"hermes", kToolCall, ""},
   };
   for (const Sign& sign : kSigns)
@@ -285,8 +304,8 @@ const ReasoningFormat* detect_reasoning_format(std::string_view chat_template) {
 }
 
 std::vector<std::string_view> marks_of(const CallFormat& f) {
-  return without_empty({f.section, f.section_end, f.open, f.close, f.lead, f.id, f.name_end, f.key,
-                        f.key_end, f.value, f.value_end});
+  return without_empty({f.section, f.section_end, f.section_too, f.open, f.close, f.lead, f.id,
+                        f.name_end, f.key, f.key_end, f.value, f.value_end});
 }
 
 std::vector<std::string_view> marks_of(const ReasoningFormat& f) {

@@ -25,7 +25,9 @@ struct CallFormat {
   std::string_view name;
   Notation notation = Notation::kJson;
   std::string_view section = {}, section_end = {};
+  std::string_view section_too = {};  // another way to write `section`
   std::string_view open = {}, close = {};
+  bool bare_list = false;      // kJson: a list at the start of the answer needs no mark
   bool open_is_call = false;   // `open` is the first byte of the call itself
   bool only_at_start = false;  // nothing but blanks may stand before the first call
   std::string_view lead = {};  // kNamed: what stands before the name ends with this

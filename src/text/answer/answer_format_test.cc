@@ -16,11 +16,31 @@ TEST(AnswerFormat, NamesOfOtherServersAreKnown) {
                            "minimax-m2",    "qwen3_xml",
                            "pythonic",      "mistral",
                            "longcat",       "granite-20b-fc",
-                           "interns1",      "phi4_mini_json"})
+                           "interns1",      "phi4_mini_json",
+                           "deepseek_v4",   "deepseekv4",
+                           "step3p5",       "trinity",
+                           "minimax",       "dots"})
     EXPECT_TRUE(find_call_format(name) && *find_call_format(name)) << name;
-  for (const char* name : {"ernie-x1", "ernie_x1", "ernie-45-vl", "ernie-45-vl-thinking", "qwen3",
-                           "deepseek_r1", "granite", "glm45", "mistral", "minimax_m2"})
+  for (const char* name :
+       {"ernie-x1", "ernie_x1", "ernie-45-vl", "ernie-45-vl-thinking", "qwen3", "deepseek_r1",
+        "granite", "glm45", "mistral", "minimax_m2", "deepseek-v4", "minimax-m3",
+        "minimax-append-think", "nemotron_3", "interns1"})
     EXPECT_TRUE(find_reasoning_format(name) && *find_reasoning_format(name)) << name;
+}
+
+// SGLang's name of Kimi-VL's marks; Kimi K2 has others.
+TEST(AnswerFormat, KimisThinkInMarksOfTheirOwn) {
+  EXPECT_EQ((*find_reasoning_format("kimi"))->begin, "◁think▷");
+  EXPECT_EQ((*find_reasoning_format("kimi_k2"))->begin, "<think>");
+}
+
+// Formats that other servers have and this one has not are no other format.
+TEST(AnswerFormat, FormatsThatAreNotHereAreRefused) {
+  for (const char* name : {"openai", "gpt-oss", "gemma4", "functiongemma", "step3", "apertus",
+                           "gigachat3", "minicpm5", "minimax_m3", "kimi_k3", "inkling"})
+    EXPECT_FALSE(find_call_format(name)) << name;
+  for (const char* name : {"openai_gptoss", "gpt-oss", "gemma4", "kimi_k3", "inkling"})
+    EXPECT_FALSE(find_reasoning_format(name)) << name;
 }
 
 TEST(AnswerFormat, AnUnknownNameGetsTheList) {
@@ -51,9 +71,9 @@ TEST(AnswerFormat, TemplatesShowTheirFormat) {
 // MarkFinder takes the first mark that is complete, so none may begin with another one.
 TEST(AnswerFormat, NoMarkHidesAnother) {
   for (const CallFormat& format : call_formats()) {
-    const std::vector<std::string_view> content = {format.section, format.open};
+    const std::vector<std::string_view> content = {format.section, format.section_too, format.open};
     const std::vector<std::string_view> between = {format.close, format.open, format.section_end,
-                                                   format.section};
+                                                   format.section, format.section_too};
     for (const auto& marks : {content, between})
       for (size_t i = 0; i < marks.size(); ++i)
         for (size_t j = 0; j < marks.size(); ++j)

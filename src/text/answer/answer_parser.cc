@@ -19,6 +19,8 @@ std::string short_id(uint64_t state) {
   return id;
 }
 
+constexpr std::string_view kList = "[";
+
 // Signs that stand between calls and mean nothing.
 bool separator(char c) { return blank(c) || c == ';' || c == ','; }
 
@@ -43,12 +45,12 @@ void AnswerParser::enter(State state) {
     marks_.look_for(
         {reasoning.end, reasoning.begin, calls.ends_reasoning, calls.ends_reasoning_too});
   else if (state == State::kContent)
-    marks_.look_for(
-        {calls.section, calls.open, reasoning.begin, reasoning.content, reasoning.content_end});
+    marks_.look_for({calls.section, calls.bare_list ? kList : calls.open, reasoning.begin,
+                     reasoning.content, reasoning.content_end, calls.section_too});
   else if (state == State::kBetween)
     marks_.look_for({calls.close, calls.open, calls.section_end,
-                     calls.fence.substr(0, std::min<size_t>(3, calls.fence.size())),
-                     calls.section});
+                     calls.fence.substr(0, std::min<size_t>(3, calls.fence.size())), calls.section,
+                     calls.section_too});
 }
 
 void AnswerParser::push(std::string_view text, AnswerEvents& events) {
@@ -122,9 +124,11 @@ bool AnswerParser::calls_allowed() const {
 void AnswerParser::content_mark(size_t mark) {
   switch (mark) {
     case kSection:
-      if (!calls_allowed()) return text(Part::kContent, calls_format_.section);
-      return begin_section();
+      return section_mark(calls_format_.section);
+    case kSectionToo:
+      return section_mark(calls_format_.section_too);
     case kOpen:
+      if (calls_format_.bare_list) return list_mark();
       if (!calls_allowed()) return text(Part::kContent, calls_format_.open);
       return begin_call(calls_format_.open);
     case kThink:
@@ -140,16 +144,24 @@ void AnswerParser::content_mark(size_t mark) {
   skip_blanks_ = true;
 }
 
-void AnswerParser::begin_section() {
+void AnswerParser::section_mark(std::string_view mark) {
+  return calls_allowed() ? begin_section(mark) : text(Part::kContent, mark);
+}
+
+void AnswerParser::list_mark() {
+  return calls_allowed() && !has_content_ ? begin_call(kList) : text(Part::kContent, kList);
+}
+
+void AnswerParser::begin_section(std::string_view opening) {
   in_section_ = true;
-  raw_ = std::exchange(blanks_, {}).append(calls_format_.section);
+  raw_ = std::exchange(blanks_, {}).append(opening);
   enter(State::kBetween);
 }
 
 void AnswerParser::begin_call(std::string_view opening) {
   raw_.append(std::exchange(blanks_, {})).append(opening);
   start_body();
-  if (calls_format_.open_is_call) {
+  if (calls_format_.open_is_call || calls_format_.bare_list) {
     raw_.resize(raw_.size() - opening.size());
     for (const char c : opening) body_byte(c);
   }
@@ -214,7 +226,9 @@ void AnswerParser::between_mark(size_t mark) {
     case kNext:
       return begin_call(calls_format_.open);
     case kSectionAgain:
-      return begin_section();
+      return begin_section(calls_format_.section);
+    case kSectionAgainToo:
+      return begin_section(calls_format_.section_too);
     case kSectionEnd:
       in_section_ = false;
       break;

@@ -55,8 +55,15 @@ class AnswerParser : private CallSink {
     kBetween,  // behind a call, or in a section and before one
     kEnded,
   };
-  enum Mark : size_t { kSection, kOpen, kThink, kWrap, kWrapEnd };  // kContent
-  enum BetweenMark : size_t { kClose, kNext, kSectionEnd, kFenceEnd, kSectionAgain };
+  enum Mark : size_t { kSection, kOpen, kThink, kWrap, kWrapEnd, kSectionToo };  // kContent
+  enum BetweenMark : size_t {
+    kClose,
+    kNext,
+    kSectionEnd,
+    kFenceEnd,
+    kSectionAgain,
+    kSectionAgainToo
+  };
 
   void byte(char c);
   void reasoning_byte(char c);
@@ -67,7 +74,9 @@ class AnswerParser : private CallSink {
   void content_mark(size_t mark);
   void between_mark(size_t mark);
   void enter(State state);
-  void begin_section();
+  void section_mark(std::string_view mark);
+  void list_mark();
+  void begin_section(std::string_view opening);
   void begin_call(std::string_view opening);
   void start_body();
   void break_call();

@@ -143,9 +143,9 @@ inline std::string kimi_calls(const std::vector<ExpectedCall>& calls) {
   return out + "<|tool_calls_section_end|>";
 }
 
-inline CallWriter dsml_calls() {
-  return [](const auto& calls) {
-    return "<｜DSML｜function_calls>\n" +
+inline CallWriter dsml_calls(const std::string& section) {
+  return [=](const auto& calls) {
+    return "<｜DSML｜" + section + ">\n" +
            joined(calls, "\n",
                   [](const ExpectedCall& call) {
                     std::string out = "<｜DSML｜invoke name=\"" + call.name + "\">\n";
@@ -155,7 +155,19 @@ inline CallWriter dsml_calls() {
                              "</｜DSML｜parameter>\n";
                     return out + "</｜DSML｜invoke>";
                   }) +
-           "\n</｜DSML｜function_calls>";
+           "\n</｜DSML｜" + section + ">";
+  };
+}
+
+inline CallWriter invoke_calls(const std::string& section) {
+  return [=](const auto& calls) {
+    return "<" + section + ">\n" +
+           joined(calls, "\n",
+                  [](const ExpectedCall& call) {
+                    return tagged_call(call, "<invoke name=\"", "\">\n", "<parameter name=\"",
+                                       "\">", "</parameter>\n", "</invoke>");
+                  }) +
+           "\n</" + section + ">";
   };
 }
 
@@ -210,18 +222,12 @@ inline std::vector<FormatWriter> format_writers() {
        "<tool_call>\n<function=f>\nvalue</function>"},
       {"seed_oss", function_calls("<seed:tool_call>", "</seed:tool_call>"),
        "<seed:tool_call><function=></function>"},
-      {"minimax_m2",
-       [](const auto& calls) {
-         return "<minimax:tool_call>\n" +
-                joined(calls, "\n",
-                       [](const ExpectedCall& call) {
-                         return tagged_call(call, "<invoke name=\"", "\">\n", "<parameter name=\"",
-                                            "\">", "</parameter>\n", "</invoke>");
-                       }) +
-                "\n</minimax:tool_call>";
-       },
+      {"minimax_m2", invoke_calls("minimax:tool_call"),
        "<minimax:tool_call><invoke name=\"f\">x</invoke>"},
-      {"deepseek_v32", dsml_calls(), "<｜DSML｜invoke name=\"f\">x"},
+      {"dots", invoke_calls("dots_function_call"),
+       "<dots_function_call><invoke name=\"f\">x</invoke>"},
+      {"deepseek_v32", dsml_calls("function_calls"), "<｜DSML｜invoke name=\"f\">x"},
+      {"deepseek_v4", dsml_calls("tool_calls"), "<｜DSML｜invoke name=\"f\">x"},
       {"glm45",
        [](const auto& calls) {
          return joined(calls, "\n", [](const ExpectedCall& call) {

@@ -57,6 +57,29 @@ CallWriting in_functions(std::string_view format, std::string_view head, std::st
           .style = "qwen_xml"};
 }
 
+// <invoke name="f"> with its arguments in tags, all calls in a section.
+CallWriting in_invokes(std::string_view format, std::string_view begin, std::string_view end) {
+  return {.format = format,
+          .begin = begin,
+          .head = "<invoke name=\"",
+          .arguments = "\">\n",
+          .tail = "</invoke>",
+          .between = "\n",
+          .end = end,
+          .style = "minimax_xml"};
+}
+
+CallWriting in_dsml(std::string_view format, std::string_view begin, std::string_view end) {
+  return {.format = format,
+          .begin = begin,
+          .head = "<｜DSML｜invoke name=\"",
+          .arguments = "\">\n",
+          .tail = "</｜DSML｜invoke>",
+          .between = "\n",
+          .end = end,
+          .style = "deepseek_xml"};
+}
+
 }  // namespace
 
 const std::vector<CallWriting>& call_writings() {
@@ -135,22 +158,10 @@ const std::vector<CallWriting>& call_writings() {
        .numbered = true},
       in_functions("qwen3_coder", "<tool_call>\n<function=", "</function>\n</tool_call>"),
       in_functions("seed_oss", "<seed:tool_call>\n<function=", "</function>\n</seed:tool_call>"),
-      {.format = "minimax_m2",
-       .begin = "<minimax:tool_call>\n",
-       .head = "<invoke name=\"",
-       .arguments = "\">\n",
-       .tail = "</invoke>",
-       .between = "\n",
-       .end = "\n</minimax:tool_call>",
-       .style = "minimax_xml"},
-      {.format = "deepseek_v32",
-       .begin = "<｜DSML｜function_calls>\n",
-       .head = "<｜DSML｜invoke name=\"",
-       .arguments = "\">\n",
-       .tail = "</｜DSML｜invoke>",
-       .between = "\n",
-       .end = "\n</｜DSML｜function_calls>",
-       .style = "deepseek_xml"},
+      in_invokes("minimax_m2", "<minimax:tool_call>\n", "\n</minimax:tool_call>"),
+      in_invokes("dots", "<dots_function_call>\n", "\n</dots_function_call>"),
+      in_dsml("deepseek_v32", "<｜DSML｜function_calls>\n", "\n</｜DSML｜function_calls>"),
+      in_dsml("deepseek_v4", "<｜DSML｜tool_calls>\n", "\n</｜DSML｜tool_calls>"),
       {.format = "glm45",
        .head = "<tool_call>",
        .arguments = "\n",

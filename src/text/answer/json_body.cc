@@ -24,7 +24,7 @@ std::string unquoted(const std::string& text) {
 class JsonBody : public CallBody {
  public:
   JsonBody(const CallFormat& format, const ToolTypes* types, CallSink& sink)
-      : unmarked_(format.open_is_call), types_(types), sink_(sink) {}
+      : unmarked_(format.open_is_call || format.bare_list), types_(types), sink_(sink) {}
 
   Step push(char byte) override {
     const size_t depth = scanner_.depth();

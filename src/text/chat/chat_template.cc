@@ -7,6 +7,7 @@
 #include "text/chat/builtin_templates.h"
 #include "text/chat/chat_template_continue.h"
 #include "text/chat/chat_template_files.h"
+#include "text/chat/history_form.h"
 #include "text/jinja/template.h"
 
 namespace skiff::text {
@@ -59,6 +60,7 @@ Error invalid(std::string what, std::string field = "chat_template") {
 
 // A template that does not parse causes an error only when it is used.
 using Templates = std::map<std::string, Result<Template>, std::less<>>;
+using Forms = std::map<std::string, HistoryForm, std::less<>>;  // of those that parse
 
 std::string names_of(const Templates& templates) {
   std::string out;
@@ -90,21 +92,26 @@ class JinjaChatTemplate : public ChatTemplate {
         main_(std::move(main)),
         special_(std::move(special)),
         clock_(std::move(clock)),
-        family_(family) {}
+        family_(family) {
+    for (const auto& [name, one] : templates_)
+      if (one) forms_[name] = find_history_form(*one, special_, clock_);
+  }
 
   Result<std::string> render(const Conversation& conversation) const override {
     const bool tools = has_tools(conversation) && templates_.contains("tool_use");
-    const Result<Template>& chosen =
-        templates_.at(tools && main_ == "default" ? std::string("tool_use") : main_);
-    return chosen ? render_one(*chosen, conversation) : chosen.error();
+    return render_named(tools && main_ == "default" ? std::string("tool_use") : main_,
+                        conversation);
   }
 
   Result<std::string> render_with(const std::string& choice,
                                   const Conversation& conversation) const override {
-    if (const auto named = templates_.find(choice); named != templates_.end())
-      return named->second ? render_one(*named->second, conversation) : named->second.error();
+    if (templates_.contains(choice)) return render_named(choice, conversation);
     const auto parsed = Template::parse(choice);
-    return parsed ? render_one(*parsed, conversation) : invalid(parsed.error().what);
+    if (!parsed) return invalid(parsed.error().what);
+    const HistoryForm form = has_calls(conversation.messages)
+                                 ? find_history_form(*parsed, special_, clock_)
+                                 : HistoryForm{};
+    return render_one(*parsed, form, conversation);
   }
 
   std::string_view builtin_family() const override { return family_; }
@@ -121,8 +128,15 @@ class JinjaChatTemplate : public ChatTemplate {
     return !conversation.tools.is_null() && !conversation.tools.empty();
   }
 
+  Result<std::string> render_named(const std::string& name,
+                                   const Conversation& conversation) const {
+    const Result<Template>& chosen = templates_.at(name);
+    return chosen ? render_one(*chosen, forms_.at(name), conversation) : chosen.error();
+  }
+
   // kwargs win over special tokens, as they do in Hugging Face's apply_chat_template.
-  Result<std::string> render_one(const Template& chosen, const Conversation& conversation) const {
+  Result<std::string> render_one(const Template& chosen, const HistoryForm& form,
+                                 const Conversation& conversation) const {
     const bool continues = conversation.continue_final_message;
     if (continues && conversation.add_generation_prompt)
       return invalid(
@@ -133,9 +147,11 @@ class JinjaChatTemplate : public ChatTemplate {
     static const OrderedJson null;
     const OrderedJson generates = conversation.add_generation_prompt;
     const auto known = with_known_roles(conversation.messages, chosen);
+    const auto formed = in_history_form(known ? *known : conversation.messages, form);
+    const OrderedJson& messages = formed ? *formed : known ? *known : conversation.messages;
     std::vector<Template::Variable> variables;
     for (const auto& [name, value] : special_.items()) variables.push_back({name, &value});
-    variables.push_back({"messages", known ? &*known : &conversation.messages});
+    variables.push_back({"messages", &messages});
     variables.push_back({"tools", has_tools(conversation) ? &conversation.tools : &null});
     variables.push_back({"documents", &null});
     variables.push_back({"add_generation_prompt", &generates});
@@ -154,6 +170,7 @@ class JinjaChatTemplate : public ChatTemplate {
   }
 
   Templates templates_;
+  Forms forms_;
   std::string main_;  // the default template, a key of templates_
   OrderedJson special_;
   Clock clock_;

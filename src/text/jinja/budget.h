@@ -44,7 +44,8 @@ class Budget {
   void make(uint64_t n) {
     if (n > limits_.value) fail("the template makes a value of more than {} bytes", limits_.value);
     step(1 + n / 64);
-    if ((bytes_ += n) > limits_.bytes)
+    bytes_ += n;
+    if (bytes_ > limits_.bytes)
       fail("the template makes more than {} bytes of values", limits_.bytes);
   }
   void make_many(uint64_t count, uint64_t size) {

@@ -1,0 +1,112 @@
+#include "text/chat/history_form.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace skiff::text {
+namespace {
+
+constexpr std::string_view kKey = "probed_key", kValue = "probed_value";
+constexpr std::string_view kText = R"({"probed_key": "probed_value"})";
+
+// Far more than templates take for a few messages, and little enough for each start and request.
+jinja::Limits probe_limits() {
+  jinja::Limits limits;
+  limits.steps = 200'000;
+  limits.bytes = 8 << 20;
+  limits.value = limits.output = 1 << 20;
+  limits.time = std::chrono::milliseconds(100);
+  return limits;
+}
+
+// Mistral's templates want ids of nine letters and digits.
+OrderedJson probe_messages(const HistoryForm& form) {
+  OrderedJson messages = OrderedJson::parse(R"([
+      {"role": "user", "content": "probe"},
+      {"role": "assistant", "content": "", "tool_calls": [{"id": "probe0001", "type": "function",
+       "function": {"name": "probe", "arguments": {"probed_key": "probed_value"}}}]},
+      {"role": "tool", "tool_call_id": "probe0001", "name": "probe", "content": "probe"}])");
+  auto formed = in_history_form(messages, form);
+  return formed ? std::move(*formed) : messages;
+}
+
+// Python's repr() of an object, which a template prints where it takes the arguments for text, has
+// single quotes, and a text printed as JSON has quotes with backslashes.
+bool shows_arguments(std::string_view prompt, const HistoryForm& form) {
+  if (form.text_arguments) return prompt.find(kText) != std::string_view::npos;
+  const auto holds = [&](std::string_view text) {
+    return prompt.find(text) != std::string_view::npos;
+  };
+  return holds(kKey) && holds(kValue) && !holds(R"({'probed_key')") && !holds(R"({\"probed_key)");
+}
+
+bool is_blank(const OrderedJson& message) {
+  const auto content = message.find("content");
+  return content == message.end() || content->is_null() ||
+         (content->is_string() && content->get_ref<const std::string&>().empty());
+}
+
+bool calls(const OrderedJson& message) {
+  const auto found = message.is_object() ? message.find("tool_calls") : message.end();
+  return message.is_object() && found != message.end() && found->is_array() && !found->empty();
+}
+
+// As Python writes JSON, which is what models are trained on.
+std::string json_of(const OrderedJson& value) {
+  static const auto writer = jinja::Template::parse("{{ value | tojson }}");
+  const jinja::Template::Variable variable{"value", &value};
+  auto text = writer->render({&variable, 1}, [] { return std::time_t{0}; });
+  return text ? std::move(*text) : value.dump();
+}
+
+void write_arguments(OrderedJson& call) {
+  const auto function = call.is_object() ? call.find("function") : call.end();
+  if (!call.is_object() || function == call.end() || !function->is_object()) return;
+  const auto arguments = function->find("arguments");
+  if (arguments != function->end() && arguments->is_object()) *arguments = json_of(*arguments);
+}
+
+}  // namespace
+
+HistoryForm find_history_form(const jinja::Template& chosen, const OrderedJson& special,
+                              const jinja::Clock& clock) {
+  if (chosen.source().find("arguments") == std::string::npos) return {};
+  const OrderedJson tools = OrderedJson::parse(
+      R"([{"type": "function", "function": {"name": "probe", "description": "probe",
+           "parameters": {"type": "object", "properties": {}}}}])");
+  const OrderedJson generates = true, documents = nullptr;
+  for (const HistoryForm form : {HistoryForm{false, false}, HistoryForm{false, true},
+                                 HistoryForm{true, false}, HistoryForm{true, true}}) {
+    const OrderedJson messages = probe_messages(form);
+    std::vector<jinja::Template::Variable> variables;
+    for (const auto& [name, value] : special.items()) variables.push_back({name, &value});
+    variables.insert(variables.end(), {{"messages", &messages},
+                                       {"tools", &tools},
+                                       {"documents", &documents},
+                                       {"add_generation_prompt", &generates}});
+    const auto prompt = chosen.render(variables, clock, probe_limits());
+    if (prompt && shows_arguments(*prompt, form)) return form;
+  }
+  return {};
+}
+
+bool has_calls(const OrderedJson& messages) { return std::ranges::any_of(messages, calls); }
+
+std::optional<OrderedJson> in_history_form(const OrderedJson& messages, const HistoryForm& form) {
+  if (!form.text_arguments && !form.null_content) return std::nullopt;
+  if (!has_calls(messages)) return std::nullopt;
+  OrderedJson formed = messages;
+  for (OrderedJson& message : formed) {
+    if (!calls(message)) continue;
+    if (form.null_content && is_blank(message)) message["content"] = nullptr;
+    if (!form.text_arguments) continue;
+    for (OrderedJson& call : message["tool_calls"]) write_arguments(call);
+  }
+  return formed;
+}
+
+}  // namespace skiff::text
