@@ -51,6 +51,10 @@ class Server {
   void force();
   // While the engine is stalled, /live and /health answer 503. Any thread.
   void set_stalled(bool stalled);
+  // The engine cannot go on and the process is about to end: refuses new work, ends the replies
+  // under way with an error, and returns when the errors are sent, at the latest after `seconds`
+  // unless a thread that hangs holds what a reply needs. Any thread.
+  void fail(double seconds);
   void stop();
 
  private:
