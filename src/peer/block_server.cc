@@ -109,7 +109,7 @@ struct BlockServer::Impl {
   uint64_t unsaid = 0;                            // refusals since then
   SeqId next = kFirstSeq;
   uint64_t blocks = 0, prompts = 0;
-  std::atomic<bool> stop = false;
+  std::atomic<bool> stop = false, draining = false;
   mutable std::mutex mutex;  // guards the members below
   std::vector<std::variant<Changed, Ended>> notes;
   Stats stats;
@@ -295,6 +295,7 @@ void BlockServer::Impl::say_refused(const Connection& c, const std::string& why)
 void BlockServer::Impl::open(Connection& c, Open& message) {
   const Limits& limits = config.limits;
   if (c.leases.size() >= limits.leases || c.keys + message.keys.size() > limits.keys) return;
+  if (draining && !message.prompt.empty()) return;
   const auto [it, is_new] = c.leases.emplace(message.lease, Lease{});
   if (!is_new) return refuse(c, fmt::format("lease {} is open already", message.lease));
   Lease& lease = it->second;
@@ -409,6 +410,7 @@ void BlockServer::Impl::publish() {
 BlockServer::BlockServer(Config config, std::shared_ptr<Shelf> shelf)
     : impl_(std::make_unique<Impl>(std::move(config), std::move(shelf))) {}
 BlockServer::~BlockServer() = default;
+void BlockServer::begin_drain() { impl_->draining = true; }
 void BlockServer::stop() { impl_->end(); }
 int BlockServer::port() const { return port_of(impl_->listener); }
 void BlockServer::ended(SeqId id, bool computed) { impl_->tell({Ended{id, computed}}); }

@@ -191,6 +191,31 @@ TEST_F(BlockServerTest, WhoeverLeavesLeavesNothing) {
   }
 }
 
+TEST_F(BlockServerTest, WhatWasPromisedIsHandedOutWhileDraining) {
+  start();
+  put(1);
+  Guest one = guest();
+  Open before = lease(1, {key_of(1)}), after = lease(2, {key_of(1)});
+  before.prompt = after.prompt = {1, 2, 3};
+  one.say(before);
+  EXPECT_TRUE(comes_to([&] { return computed_.size() == 1; }));
+  server_->begin_drain();
+  one.say(after);
+  one.say(lease(3, {key_of(1)}));  // for a prompt that a router brought here
+  one.say(Read{.job = 2, .lease = 2, .key = key_of(1)});
+  EXPECT_EQ(std::get<Miss>(*one.hear()).job, 2u);
+  for (const uint64_t id : {1, 3}) {
+    one.say(Read{.job = id, .lease = id, .key = key_of(1)});
+    EXPECT_EQ(std::get<Block>(*one.hear()).job, id);
+    one.bytes(16);
+  }
+  EXPECT_TRUE(comes_to([&] { return server_->stats().leases == 2; }));
+  one.say(Close{1});
+  one.say(Close{3});
+  EXPECT_TRUE(comes_to([&] { return server_->stats().leases == 0; }));
+  EXPECT_EQ(computed_.size(), 1u);
+}
+
 TEST_F(BlockServerTest, WhoDoesNotLogInIsSentAway) {
   config_.limits.greeting_seconds = 0.2;
   start();

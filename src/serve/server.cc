@@ -326,11 +326,13 @@ void Server::start() {
   impl_->ticker = std::thread([impl = impl_.get()] { impl->tick_until_stopped(); });
 }
 
-bool Server::drain(double seconds) {
+bool Server::drain(double seconds, const std::function<bool()>& others_done) {
   impl_->begin_drain();
   const auto queue = impl_->shared_queue();
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  const auto finished = [&] { return impl_->replied() && (!queue || queue->open() == 0); };
+  const auto finished = [&] {
+    return impl_->replied() && (!queue || queue->open() == 0) && (!others_done || others_done());
+  };
   std::unique_lock lock(impl_->mutex);
   while (!finished() && !impl_->forced && Clock::now() < end)
     impl_->changed.wait_for(lock, std::chrono::milliseconds(20));
