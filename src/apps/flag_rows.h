@@ -13,6 +13,9 @@ std::span<const Flag> scheduler_rows();
 // Returns the flags of requests shared through Redis (queue_flags.cc).
 std::span<const Flag> queue_rows();
 
+// Returns vLLM's flags for replicas on several nodes (vllm_node_flags.cc).
+std::span<const Flag> vllm_node_rows();
+
 // Returns FastDeploy's flags without effect here (flags_without_effect.cc).
 std::span<const Flag> rows_without_effect();
 

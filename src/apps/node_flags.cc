@@ -6,6 +6,7 @@
 
 #include "apps/node_place.h"
 #include "apps/parallel_flags.h"
+#include "apps/vllm_node_flags.h"
 #include "base/load_error.h"
 #include "base/log.h"
 #include "peer/stream.h"
@@ -69,7 +70,13 @@ NodePlan node_plan(const Args& args) {
   const NodePlace place = find_node(facts);
   const int all = replicas_of(args);
   const auto ranks = static_cast<int>(args.integer("tensor-parallel-size"));
-  const auto [replicas, spread] = share_of_node(place, all, ranks);
+  const NodeShare share = share_of_node(place, all, ranks);
+  const auto [replicas, spread] = share;
+  const bool names_first = place.nodes > 1 && args.given("data-parallel-address");
+  check_vllm_node_flags(args, {.place = place,
+                               .share = share,
+                               .all_replicas = all,
+                               .first = names_first ? first_address(facts) : std::string()});
   if (spread) {
     spdlog::info("node {} of {} ({}) has {} of {} ranks{}", place.node, place.nodes, place.source,
                  ranks / place.nodes, ranks,

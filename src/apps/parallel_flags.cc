@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "apps/vllm_node_flags.h"
+
 namespace skiff::apps {
 namespace {
 
@@ -22,6 +24,7 @@ void refuse_ports(const Args& args) {
 
 int replicas_of(const Args& args) {
   refuse_ports(args);
+  refuse_stages(args);
   return static_cast<int>(args.integer("data-parallel-size"));
 }
 

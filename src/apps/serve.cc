@@ -184,12 +184,15 @@ void serve_until_signal(const Args& args, serve::Server& server, journal::Journa
 }
 
 // The first signal lets replies finish, the second cuts them off (see SignalGuard).
-bool drain(const Args& args, serve::Server& server, SignalGuard& guard) {
+bool drain(const Args& args, serve::Server& server, engine::Llm& llm, SignalGuard& guard) {
   const auto seconds = static_cast<double>(args.integer("timeout-graceful-shutdown"));
   spdlog::info("stopping: finishing replies for up to {} s; a second signal cuts them off",
                seconds);
   notify(notify_socket(), "STOPPING=1\nSTATUS=finishing replies");
-  const bool clean = server.drain(seconds);
+  const bool hands_out = llm.resolved().cache.peers.role == peer::Role::kPrefill;
+  llm.begin_drain();
+  const bool clean =
+      server.drain(seconds, [&] { return !hands_out || llm.stats().peers.leases == 0; });
   if (!clean) guard.end_within(kMaxStopping);
   return clean;
 }
@@ -318,7 +321,7 @@ int run_serve(const Args& args) {
 
   serve_until_signal(args, *server, journal.get(), *guard);
   announcer.reset();
-  const bool clean = drain(args, *server, *guard);
+  const bool clean = drain(args, *server, *llm, *guard);
   server->stop();
   service.stop();
   llm->stop(

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -18,6 +19,11 @@ namespace {
 // hangs.
 constexpr unsigned kMaxReportSeconds = 15;
 
+// In which the replies under way get their error. Clients that read slowly are not waited for.
+constexpr double kErrorSeconds = 2;
+// A probe may come this long after the failure and see it.
+constexpr auto kProbeTime = std::chrono::seconds(1);
+
 void end_now(int) { _exit(kExitStalled); }
 
 void report(double seconds) {
@@ -25,6 +31,17 @@ void report(double seconds) {
   alarm(kMaxReportSeconds);
   spdlog::critical("the engine has made no step for {:.1f} s while requests wait; all threads:\n{}",
                    seconds, text_of(thread_stacks()));
+}
+
+// A thread of its own, because one that hangs may hold what fail() waits for.
+void end_replies(serve::Server& server) {
+  std::promise<void> done;
+  std::future<void> ended = done.get_future();
+  std::thread([&server, done = std::move(done)]() mutable {
+    server.fail(kErrorSeconds);
+    done.set_value();
+  }).detach();
+  ended.wait_for(std::chrono::duration<double>(2 * kErrorSeconds));
 }
 
 void set_stalled(serve::Server& server, bool stalled) {
@@ -48,9 +65,10 @@ engine::Watchdog::Hooks stall_hooks(const engine::Llm& llm, serve::Server& serve
           .stalled = [&server](bool stalled) { set_stalled(server, stalled); },
           .report = report,
           .end =
-              [limit] {
+              [&server, limit] {
                 spdlog::critical("no step within --watchdog-timeout {} s: ending with code {}",
                                  limit, kExitStalled);
+                end_replies(server);
                 _exit(kExitStalled);
               }};
 }
@@ -64,7 +82,9 @@ std::function<void(const std::string&)> failure_hook(serve::Server& server) {
     alarm(kMaxReportSeconds);
     server.set_stalled(true);
     spdlog::critical("the engine cannot go on, ending with code {}: {}", kExitFailed, why);
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+    const auto probed = std::chrono::steady_clock::now() + kProbeTime;
+    end_replies(server);
+    std::this_thread::sleep_until(probed);
     _exit(kExitFailed);
   };
 }

@@ -78,6 +78,7 @@ class LocalLlm final : public Llm {
     return stats;
   }
   std::vector<EngineMemory*> memories() override { return {&held_}; }
+  void begin_drain() override { peers_.begin_drain(); }
   void stop(bool drain) override;
 
  private:

@@ -63,6 +63,9 @@ class Llm {
   // Returns what each replica has in memory, for a Residency (engine/residency.h), which gives it
   // back while the engines live.
   virtual std::vector<EngineMemory*> memories() { return {}; }
+  // Computes no more prompts that other instances ask for. Blocks that they were promised before
+  // are still handed out; stats().peers.leases says for how many prompts.
+  virtual void begin_drain() {}
   // Finishes (drain) or cancels what runs, then ends the engine thread. Idempotent; not from the
   // sink. What is submitted after it is refused, on the thread of submit().
   virtual void stop(bool drain) = 0;

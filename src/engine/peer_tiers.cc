@@ -119,6 +119,10 @@ peer::Stats PeerTiers::stats() const {
   return client_ ? client_->stats() : peer::Stats{};
 }
 
+void PeerTiers::begin_drain() {
+  if (server_) server_->begin_drain();
+}
+
 void PeerTiers::close() {
   if (server_) server_->stop();
 }

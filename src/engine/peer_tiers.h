@@ -30,6 +30,8 @@ class PeerTiers {
   // calls it.
   void take_own(std::vector<Event>& events);
   peer::Stats stats() const;
+  // See Llm::begin_drain().
+  void begin_drain();
   // Closes the port. Prompts that are computed for others are cancelled: they compute them.
   void close();
   void stop();  // closes the port and finishes what was started

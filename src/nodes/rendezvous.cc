@@ -129,7 +129,6 @@ std::vector<Joined> Gathering::run() {
   while (missing() > 0) {
     if (Clock::now() >= end) give_up();
     wait(end);
-    std::erase_if(guests_, [](const Guest& guest) { return guest.over; });
   }
   std::vector<Joined> all;
   for (size_t node = 1; node < there_.size(); ++node) {
@@ -159,14 +158,17 @@ void Gathering::wait(Clock::time_point end) {
   }
   for (Waiting& node : there_)
     if (polled[at++].revents != 0) look_after(node);
+  std::erase_if(guests_, [](const Guest& guest) { return guest.over; });
   if (polled[0].revents != 0) admit();
 }
 
+// A node logs in at once, so where too many are silent the one that has been so for longest goes.
+// One that is dropped in a flood connects again.
 void Gathering::admit() {
   Guest guest{.stream = peer::Stream(peer::accept_from(listener_))};
   // Without free descriptors the connection stays in the queue, and poll() returns at once.
   if (guest.stream.fd() < 0) return std::this_thread::sleep_for(kPause);
-  if (guests_.size() >= kMostGuests) return;
+  if (guests_.size() >= kMostGuests) guests_.pop_front();
   peer::write(peer::Hello{.nonce = guest.nonce}, guest.stream.out());
   if (guest.stream.send()) guests_.push_back(std::move(guest));
 }

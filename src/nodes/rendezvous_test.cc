@@ -3,11 +3,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <string>
+#include <vector>
 
 #include "base/load_error.h"
 
@@ -106,7 +112,8 @@ TEST(Rendezvous, ANumberIsTakenOnce) {
     const std::string said = join(settings_of(1, 3, host.port()));
     if (done++ == 0) back.set_value(said);
   };
-  auto first = std::async(std::launch::async, twin), second = std::async(std::launch::async, twin);
+  std::vector<std::future<void>> twins;
+  for (int i = 0; i < 2; ++i) twins.push_back(std::async(std::launch::async, twin));
   EXPECT_THAT(back.get_future().get(), HasSubstr("node 1 has come already: node 1 (127.0.0.1)"));
   EXPECT_EQ(join(settings_of(2, 3, host.port())), "let in as 2");
   EXPECT_EQ(host.outcome(), "all have come");
@@ -134,6 +141,39 @@ TEST(Rendezvous, StrangersAndDesertersHoldNobodyUp) {
   EXPECT_EQ(join(settings_of(2, 3, host.port())), "let in as 2");
   EXPECT_EQ(again.get(), "let in as 1");
   EXPECT_EQ(host.outcome(), "all have come");
+}
+
+// More than node 0 has room for; a node that comes after them is let in.
+TEST(Rendezvous, SilentStrangersKeepNobodyOut) {
+  Host host(2);
+  std::vector<peer::Fd> strangers;
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 64; ++i) {
+    strangers.push_back(std::move(*peer::connect_to({"127.0.0.1", host.port()})));
+    pollfd one{strangers.back().get(), POLLIN, 0};
+    ASSERT_EQ(poll(&one, 1, 10000), 1) << "node 0 greets it";
+  }
+  EXPECT_EQ(join(settings_of(1, 2, host.port())), "let in as 1");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4))
+      << "it did not wait for the strangers' time to end";
+  EXPECT_EQ(host.outcome(), "all have come");
+}
+
+// A node whose power is cut is silent, as one that waits for others is.
+TEST(Rendezvous, ConnectionsProbeTheOtherMachine) {
+  const Settings first = settings_of(0, 2, 0);
+  Door door(first);
+  auto all = std::async(std::launch::async, [&] { return door.await_all(kFacts); });
+  const Joined other = join_first(settings_of(1, 2, door.port()), kFacts);
+  const auto joined = all.get();
+  for (const int fd : {other.fd.get(), joined.front().fd.get()}) {
+    int alive = 0, idle = 0;
+    socklen_t size = sizeof alive;
+    getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &alive, &size);
+    getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &size);
+    EXPECT_EQ(alive, 1);
+    EXPECT_LE(idle, 10);
+  }
 }
 
 TEST(Rendezvous, WhoIsMissingIsNamed) {

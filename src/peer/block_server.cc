@@ -26,6 +26,8 @@ constexpr size_t kMaxStrangers = 16;  // connections that have not logged in
 constexpr size_t kReadAtOnce = 256 << 10;
 constexpr auto kTick = std::chrono::milliseconds(200);
 constexpr auto kBetweenWarnings = std::chrono::minutes(1);
+constexpr auto kBetweenRefusals = std::chrono::seconds(10);
+constexpr size_t kMaxReason = 400;  // bytes of a reason in the log
 
 Clock::duration duration_of(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
@@ -74,12 +76,14 @@ struct BlockServer::Impl {
   void wait();
   void take_notes();
   void accept_all();
+  bool make_room();
   void accept_failed(int error);
   void serve(Connection& c, short events);
   void read_messages(Connection& c);
   void answer(Connection& c, Message& message);
   void greet(Connection& c, const Message& message);
   void refuse(Connection& c, const std::string& why);
+  void say_refused(const Connection& c, const std::string& why);
   void open(Connection& c, Open& message);
   void start(Lease& lease, Open& message);
   void close(Connection& c, uint64_t lease);
@@ -99,11 +103,13 @@ struct BlockServer::Impl {
   Wake wake;
   std::list<Connection> connections;  // the server thread's, like the members below
   std::vector<pollfd> polled;
-  Clock::time_point accepts_from;           // new connections wait until then
-  std::optional<Clock::time_point> warned;  // when accept_failed() last did
+  Clock::time_point accepts_from;                 // new connections wait until then
+  std::optional<Clock::time_point> warned;        // when accept_failed() last did
+  std::optional<Clock::time_point> said_refused;  // when say_refused() last wrote a line
+  uint64_t unsaid = 0;                            // refusals since then
   SeqId next = kFirstSeq;
   uint64_t blocks = 0, prompts = 0;
-  std::atomic<bool> stop = false;
+  std::atomic<bool> stop = false, draining = false;
   mutable std::mutex mutex;  // guards the members below
   std::vector<std::variant<Changed, Ended>> notes;
   Stats stats;
@@ -188,12 +194,21 @@ void BlockServer::Impl::take_notes() {
   }
 }
 
+// Where there are too many connections, the one ends that has not logged in for longest. Returns
+// false if all have logged in.
+bool BlockServer::Impl::make_room() {
+  const auto stranger = [](const Connection& c) { return !c.welcome; };
+  const auto strangers = static_cast<size_t>(std::ranges::count_if(connections, stranger));
+  if (strangers < kMaxStrangers && std::ssize(connections) < config.limits.connections) return true;
+  const auto oldest = std::ranges::find_if(connections, stranger);
+  if (oldest == connections.end()) return false;
+  connections.erase(oldest);  // it has no leases
+  return true;
+}
+
 void BlockServer::Impl::accept_all() {
   for (Fd fd = accept_from(listener); fd.open(); fd = accept_from(listener)) {
-    const auto strangers = static_cast<size_t>(
-        std::ranges::count_if(connections, [](const Connection& c) { return !c.welcome; }));
-    if (strangers >= kMaxStrangers || std::ssize(connections) >= config.limits.connections)
-      continue;
+    if (!make_room()) continue;
     Connection& c = connections.emplace_back(std::move(fd));
     write(Hello{.nonce = c.nonce}, c.stream.out());
     c.gone = !c.stream.send();
@@ -258,9 +273,21 @@ void BlockServer::Impl::greet(Connection& c, const Message& message) {
 }
 
 void BlockServer::Impl::refuse(Connection& c, const std::string& why) {
-  spdlog::warn("a decode instance was refused: {}", why);
+  say_refused(c, why);
   write(Refused{why}, c.stream.out());
   c.closing = true;
+}
+
+// Whoever reaches the port can be refused as often as it likes, so not each time gets a line.
+void BlockServer::Impl::say_refused(const Connection& c, const std::string& why) {
+  const auto now = Clock::now();
+  if (said_refused && now < *said_refused + kBetweenRefusals) return void(++unsaid);
+  said_refused = now;
+  const std::string host = host_of_peer(c.stream.fd());
+  spdlog::warn("a decode instance at {} was refused: {}{}", host.empty() ? "(gone)" : host,
+               escaped(why, kMaxReason),
+               unsaid == 0 ? "" : fmt::format("; {} more since the last such line", unsaid));
+  unsaid = 0;
 }
 
 // A decode instance on which very many prompts wait knows no bounds, and the leases that it has are
@@ -268,6 +295,7 @@ void BlockServer::Impl::refuse(Connection& c, const std::string& why) {
 void BlockServer::Impl::open(Connection& c, Open& message) {
   const Limits& limits = config.limits;
   if (c.leases.size() >= limits.leases || c.keys + message.keys.size() > limits.keys) return;
+  if (draining && !message.prompt.empty()) return;
   const auto [it, is_new] = c.leases.emplace(message.lease, Lease{});
   if (!is_new) return refuse(c, fmt::format("lease {} is open already", message.lease));
   Lease& lease = it->second;
@@ -382,6 +410,7 @@ void BlockServer::Impl::publish() {
 BlockServer::BlockServer(Config config, std::shared_ptr<Shelf> shelf)
     : impl_(std::make_unique<Impl>(std::move(config), std::move(shelf))) {}
 BlockServer::~BlockServer() = default;
+void BlockServer::begin_drain() { impl_->draining = true; }
 void BlockServer::stop() { impl_->end(); }
 int BlockServer::port() const { return port_of(impl_->listener); }
 void BlockServer::ended(SeqId id, bool computed) { impl_->tell({Ended{id, computed}}); }

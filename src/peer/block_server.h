@@ -45,6 +45,9 @@ class BlockServer {
   // Tells that the sequence has ended. `computed`: its blocks are there, or soon will be.
   void ended(SeqId id, bool computed);
   Stats stats() const;
+  // Takes no more prompts to compute: reads of their blocks are answered by Miss, and the other
+  // side computes them. Other leases are opened as before.
+  void begin_drain();
   void stop();  // ends all connections; idempotent
 
  private:

@@ -3,15 +3,19 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <spdlog/sinks/ostream_sink.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include "base/load_error.h"
+#include "base/log.h"
 #include "peer/stream.h"
 
 namespace skiff::peer {
@@ -187,6 +191,31 @@ TEST_F(BlockServerTest, WhoeverLeavesLeavesNothing) {
   }
 }
 
+TEST_F(BlockServerTest, WhatWasPromisedIsHandedOutWhileDraining) {
+  start();
+  put(1);
+  Guest one = guest();
+  Open before = lease(1, {key_of(1)}), after = lease(2, {key_of(1)});
+  before.prompt = after.prompt = {1, 2, 3};
+  one.say(before);
+  EXPECT_TRUE(comes_to([&] { return computed_.size() == 1; }));
+  server_->begin_drain();
+  one.say(after);
+  one.say(lease(3, {key_of(1)}));  // for a prompt that a router brought here
+  one.say(Read{.job = 2, .lease = 2, .key = key_of(1)});
+  EXPECT_EQ(std::get<Miss>(*one.hear()).job, 2u);
+  for (const uint64_t id : {1, 3}) {
+    one.say(Read{.job = id, .lease = id, .key = key_of(1)});
+    EXPECT_EQ(std::get<Block>(*one.hear()).job, id);
+    one.bytes(16);
+  }
+  EXPECT_TRUE(comes_to([&] { return server_->stats().leases == 2; }));
+  one.say(Close{1});
+  one.say(Close{3});
+  EXPECT_TRUE(comes_to([&] { return server_->stats().leases == 0; }));
+  EXPECT_EQ(computed_.size(), 1u);
+}
+
 TEST_F(BlockServerTest, WhoDoesNotLogInIsSentAway) {
   config_.limits.greeting_seconds = 0.2;
   start();
@@ -230,6 +259,25 @@ TEST_F(BlockServerTest, StrangersAreRefused) {
   EXPECT_TRUE(std::holds_alternative<Refused>(*early.hear()));
   EXPECT_EQ(shelf_->leased(), 0u);
   guest();
+}
+
+TEST_F(BlockServerTest, RefusalsFillNoLog) {
+  start();
+  const auto before = spdlog::default_logger();
+  std::ostringstream said;
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "kept", std::make_shared<spdlog::sinks::ostream_sink_mt>(said)));
+  for (int i = 0; i < 20; ++i) {
+    Guest one(server_->port());
+    one.hear();
+    one.say_bytes("GET / HTTP/1.1\r\n\r\n");
+    EXPECT_TRUE(std::holds_alternative<Refused>(*one.hear()));
+  }
+  server_->stop();  // it writes no more
+  spdlog::set_default_logger(before);
+  const std::string log = said.str();
+  EXPECT_EQ(std::ranges::count(log, '\n'), 1) << log;
+  EXPECT_NE(log.find("at 127.0.0.1 was refused"), std::string::npos) << log;
 }
 
 TEST_F(BlockServerTest, BoundsAreKept) {
@@ -282,7 +330,11 @@ TEST_F(BlockServerTest, StrangersCannotTakeAllConnections) {
   for (int i = 0; i < kStrangers; ++i) strangers.emplace_back(server_->port());
   int met = 0;
   for (Guest& stranger : strangers) met += stranger.hear().has_value();
-  EXPECT_EQ(met, 16);
+  EXPECT_EQ(met, kStrangers) << "all are greeted";
+  Guest late(server_->port());
+  late.log_in(config_.settings.key, config_.facts);
+  EXPECT_TRUE(std::holds_alternative<Welcome>(*late.hear())) << "who comes after them is let in";
+  EXPECT_FALSE(strangers.front().hear()) << "the oldest has gone";
   one.say(Renew{});
   EXPECT_TRUE(one.hear()) << "who was there is served";
 }

@@ -48,9 +48,17 @@ Error trouble(const char* what, const Address& address) {
           fmt::format("{} {} port {}: {}", what, address.host, address.port, strerror(errno))};
 }
 
-void send_at_once(int fd) {
-  const int yes = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+// Sends at once, and notices within 20 s that the machine of a silent peer is gone. What is being
+// sent has time limits of its own.
+void set_options(int fd) {
+  const auto set = [fd](int level, int option, int value) {
+    setsockopt(fd, level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
 }  // namespace
@@ -105,7 +113,7 @@ Result<Fd> connect_to(const Address& address) {
   if (!found) return found.error();
   Fd fd(socket(found->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.open()) return trouble("no socket for", address);
-  send_at_once(fd.get());
+  set_options(fd.get());
   if (connect(fd.get(), plain(*found), found->size) != 0 && errno != EINPROGRESS)
     return trouble("cannot reach", address);
   return fd;
@@ -133,7 +141,7 @@ std::string host_of_peer(int fd) {
 
 Fd accept_from(const Fd& listener) {
   Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (fd.open()) send_at_once(fd.get());
+  if (fd.open()) set_options(fd.get());
   return fd;
 }
 

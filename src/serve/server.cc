@@ -143,7 +143,10 @@ struct Server::Impl {
     return now->context ? now->context->queue : nullptr;
   }
   void begin_drain();
-  void cut_off();
+  void cut_off(service::CutOff why);
+  bool replied() const {
+    return http.open_requests() == 0 && (!grpc || grpc->open_requests() == 0);
+  }
   void tick_until_stopped();
   std::vector<http::Route> routes_of(ServerContext& context, service::Upkeep* upkeep);
 
@@ -237,8 +240,8 @@ void Server::Impl::begin_drain() {
   if (const auto queue = shared_queue()) queue->begin_drain();
 }
 
-void Server::Impl::cut_off() {
-  for (auto& generation : generations()) generation->cut_off();
+void Server::Impl::cut_off(service::CutOff why) {
+  for (auto& generation : generations()) generation->cut_off(why);
   if (const auto queue = shared_queue()) queue->cut_off();
 }
 
@@ -323,20 +326,19 @@ void Server::start() {
   impl_->ticker = std::thread([impl = impl_.get()] { impl->tick_until_stopped(); });
 }
 
-bool Server::drain(double seconds) {
+bool Server::drain(double seconds, const std::function<bool()>& others_done) {
   impl_->begin_drain();
   const auto queue = impl_->shared_queue();
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  const auto finished = [this, queue] {
-    return impl_->http.open_requests() == 0 &&
-           (!impl_->grpc || impl_->grpc->open_requests() == 0) && (!queue || queue->open() == 0);
+  const auto finished = [&] {
+    return impl_->replied() && (!queue || queue->open() == 0) && (!others_done || others_done());
   };
   std::unique_lock lock(impl_->mutex);
   while (!finished() && !impl_->forced && Clock::now() < end)
     impl_->changed.wait_for(lock, std::chrono::milliseconds(20));
   lock.unlock();
   if (finished()) return true;
-  impl_->cut_off();
+  impl_->cut_off(service::CutOff::kStopping);
   // The errors of these replies still have to be sent.
   for (int i = 0; i < 50 && !finished(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -345,6 +347,20 @@ bool Server::drain(double seconds) {
 
 void Server::set_stalled(bool stalled) {
   if (const auto now = impl_->current(); now->context) now->context->stalled = stalled;
+}
+
+// A request that arrived just before may register its generation after others were cut off, so this
+// is done until all have ended.
+void Server::fail(double seconds) {
+  const auto queue = impl_->shared_queue();
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  if (queue) queue->fail();
+  impl_->begin_drain();
+  const auto finished = [&] { return impl_->replied() && (!queue || queue->unsent() == 0); };
+  do {
+    impl_->cut_off(service::CutOff::kEngineFailed);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  } while (!finished() && Clock::now() < end);
 }
 
 // Takes no lock, because a thread that hangs may hold it. drain() polls the flag every few
@@ -358,11 +374,11 @@ void Server::stop() {
   }
   impl_->changed.notify_all();
   impl_->begin_drain();
-  impl_->cut_off();
+  impl_->cut_off(service::CutOff::kStopping);
   impl_->http.stop();
   if (impl_->grpc) impl_->grpc->stop();
   // A handler may have started a generation between the two statements above.
-  impl_->cut_off();
+  impl_->cut_off(service::CutOff::kStopping);
   if (const auto queue = impl_->shared_queue()) queue->stop();
   if (impl_->ticker.joinable()) impl_->ticker.join();
 }

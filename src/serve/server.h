@@ -4,6 +4,7 @@
 //   Server(config)  port bound      start()  /live 200, everything else 503 "loading"
 //   open(service)   all routes      drain()  /live 200, new work 503     stop()
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,13 +45,17 @@ class Server {
   Status reload(const std::vector<std::string>& api_keys,
                 const std::vector<std::string>& admin_keys = {});
   // From now on /health answers 503 and new work is refused; /live still answers 200. Returns when
-  // every reply is complete, when `seconds` have passed (the rest is then cancelled), or after
-  // force(). True if no reply was cut off.
-  bool drain(double seconds);
+  // every reply is complete and others_done(), where there is one, returns true; when `seconds`
+  // have passed (the rest is then cancelled); or after force(). True if nothing was cut off.
+  bool drain(double seconds, const std::function<bool()>& others_done = nullptr);
   // Makes a drain() in progress return at once. Any thread.
   void force();
   // While the engine is stalled, /live and /health answer 503. Any thread.
   void set_stalled(bool stalled);
+  // The engine cannot go on and the process is about to end: refuses new work, ends the replies
+  // under way with an error, and returns when the errors are sent, at the latest after `seconds`
+  // unless a thread that hangs holds what a reply needs. Any thread.
+  void fail(double seconds);
   void stop();
 
  private:

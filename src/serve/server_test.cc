@@ -498,5 +498,19 @@ TEST(ServerTest, DrainingAnswersReadersAndRefusesWork) {
   drain.join();
 }
 
+// The blocks of a prefill server, say, which other servers still fetch.
+TEST(ServerTest, DrainingWaitsForOthersWithinItsTime) {
+  RunningServer server(echo_server());
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    done = true;
+  });
+  EXPECT_TRUE(server.server.drain(20, [&] { return done.load(); }));
+  EXPECT_TRUE(done);
+  other.join();
+  EXPECT_FALSE(server.server.drain(0.1, [] { return false; }));
+}
+
 }  // namespace
 }  // namespace skiff::serve

@@ -2,6 +2,7 @@
 import http.client
 import json
 import re
+import subprocess
 import threading
 import urllib.error
 import urllib.request
@@ -172,6 +173,29 @@ def test_a_client_that_leaves_ends_the_lease(prefill, decode):
     assert decode.load() == 1
     client.close()
     assert prefill.eventually(lambda: prefill.metric("fastdeploy:pd_leases") == 0)
+    assert decode.eventually(lambda: decode.load() == 0)
+
+
+@pytest.mark.parametrize("patience,code", [(60, 0), (1, 3)])
+def test_a_prefill_server_that_stops_hands_out_what_it_promised(decode, patience, code):
+    """Nobody computes this prompt, so the decode server holds its lease while its client waits."""
+    prefill = Server(demo_model(), "--splitwise-role", "prefill", "--pd-comm-port", "0",
+                     "--timeout-graceful-shutdown", str(patience), *COMMON)
+    client = http.client.HTTPConnection("127.0.0.1", decode.port, timeout=60)
+    try:
+        info = {"prefill_ip": "127.0.0.1", "prefill_connector_port": comm_port(prefill)}
+        client.request("POST", "/v1/completions", json.dumps(body(8, disaggregate_info=info)),
+                       {"Content-Type": "application/json"})
+        assert prefill.eventually(lambda: prefill.metric("fastdeploy:pd_leases") == 1)
+        prefill.process.terminate()
+        if code == 0:
+            with pytest.raises(subprocess.TimeoutExpired):
+                prefill.process.wait(1.5)
+            client.close()
+        assert prefill.process.wait(15) == code
+    finally:
+        client.close()
+        prefill.close()
     assert decode.eventually(lambda: decode.load() == 0)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 
+import openai
 import pytest
 
 from conftest import Server
@@ -79,7 +80,6 @@ class Pair:
         self.nodes[1].said("node 1 computes")
 
     def client(self):
-        import openai
         return openai.OpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=120)
 
     def close(self):
@@ -172,7 +172,7 @@ def test_a_lost_node_ends_the_other(start_pair, lost, how, reason, busy):
     assert time.monotonic() - start < END_SECONDS
     assert re.search(rf"code {LOST}: node {lost} \(127\.0\.0\.1\) {reason}", "".join(left.log))
     if busy and lost == 1:
-        with pytest.raises(Exception):
+        with pytest.raises(openai.APIError, match="the engine of this server has failed"):
             list(reply)
 
 

@@ -125,8 +125,9 @@ def test_an_engine_that_hangs_fails_liveness_logs_stacks_and_ends():
     server = Edge(demo_model(), "--watchdog-timeout", "4")
     try:
         frozen = Frozen(server.process, "engine")
-        work = threading.Thread(target=lambda: server.request(
-            "POST", "/v1/completions", body={"prompt": "a", "max_tokens": 4}))
+        answers = []
+        work = threading.Thread(target=lambda: answers.append(server.request(
+            "POST", "/v1/completions", body={"prompt": "a", "max_tokens": 4})))
         work.start()
         assert server.request("GET", "/live").status == 200
         assert server.eventually(lambda: server.request("GET", "/live").status == 503)
@@ -134,6 +135,8 @@ def test_an_engine_that_hangs_fails_liveness_logs_stacks_and_ends():
         assert server.eventually(lambda: frozen.reap() or server.process.poll() is not None)
         assert server.process.returncode == 4
         work.join(10)
+        assert answers[0].status == 500
+        assert "the engine of this server has failed" in answers[0].body.decode()
         log = "".join(server.log)
         assert "made no step for" in log and "all threads" in log
         assert f"thread {frozen.tid} engine (t)\n    did not answer" in log

@@ -49,4 +49,12 @@ http::ApiError why_ended(const service::ProtocolContext& context, const service:
                          reply.why.empty() ? "the server has no room for this request" : reply.why);
 }
 
+// A router passes a request that was answered 503 on to the next server. It must not do so with one
+// that an engine has failed on, because the request may be the cause.
+http::ApiError why_cut_off(service::CutOff why) {
+  if (why == service::CutOff::kEngineFailed)
+    return http::api_error(500, "the engine of this server has failed, and the server ends");
+  return http::api_error(503, "the server is shutting down");
+}
+
 }  // namespace skiff::openai

@@ -13,4 +13,7 @@ std::string model_of(const service::ProtocolContext& context, const std::string&
 // The error for a request that the engine ended (Finish::kExhausted or kCancelled).
 http::ApiError why_ended(const service::ProtocolContext& context, const service::Reply& reply);
 
+// The error for a request that OpenGeneration::cut_off() ends.
+http::ApiError why_cut_off(service::CutOff why);
+
 }  // namespace skiff::openai

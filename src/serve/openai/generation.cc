@@ -302,11 +302,11 @@ void Generation::tick() {
   reply_->write(": keep-alive\n\n");
 }
 
-void Generation::cut_off() {
+void Generation::cut_off(service::CutOff why) {
   {
     std::lock_guard lock(mutex_);
     if (done_) return;
-    fail(http::api_error(503, "the server is shutting down"));
+    fail(why_cut_off(why));
   }
   cancel();
 }

@@ -30,7 +30,7 @@ class Generation : public service::OpenGeneration, public std::enable_shared_fro
 
   void start(std::vector<service::Prepared> prompts);
   void tick() override;
-  void cut_off() override;
+  void cut_off(service::CutOff why) override;
 
  private:
   void take(size_t prompt, service::Reply reply);

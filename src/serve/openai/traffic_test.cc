@@ -147,5 +147,41 @@ TEST(OpenAiTraffic, ForceEndsADrainAndTellsTheClient) {
   EXPECT_TRUE(http::eventually([&] { return server.echo.engine.running() == 0; }));
 }
 
+// A request without a byte of its answer gets a 500, which a router passes on to no other server:
+// the request may be what the engine failed on.
+TEST(OpenAiTraffic, AFailedEngineEndsAllRepliesWithAnError) {
+  TestServer server;
+  server.echo.engine.turn_microseconds = 20000;
+  http::TestClient client(server.port()), whole(server.port());
+  client.send("POST", "/v1/completions", R"({"prompt":"abcd","stream":true,"ignore_eos":true})");
+  EXPECT_EQ(client.head().status, 200);
+  client.chunk();
+  whole.send("POST", "/v1/completions", R"({"prompt":"abcd","ignore_eos":true})");
+  ASSERT_TRUE(http::eventually([&] { return server.echo.engine.running() == 2; }));
+  const auto start = std::chrono::steady_clock::now();
+  server.server.fail(30);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  std::string body;
+  for (std::string part; !(part = client.chunk()).empty();) body += part;
+  const auto events = http::sse_events(body);
+  EXPECT_EQ(events.back(), "[DONE]");
+  EXPECT_EQ(events.at(events.size() - 2)["error"]["type"], "server_error") << body;
+  EXPECT_EQ(whole.response().status, 500);
+  EXPECT_EQ(
+      http::TestClient(server.port()).call("POST", "/v1/completions", R"({"prompt":"a"})").status,
+      503);
+}
+
+TEST(OpenAiTraffic, AHalfRequestHoldsUpNoFailingServer) {
+  TestServer server;
+  http::TestClient client(server.port());
+  client.send_raw("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{");
+  ASSERT_TRUE(http::eventually(
+      [&] { return http::TestClient(server.port()).call("GET", "/live").status == 200; }));
+  const auto start = std::chrono::steady_clock::now();
+  server.server.fail(0.2);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+}
+
 }  // namespace
 }  // namespace skiff::openai

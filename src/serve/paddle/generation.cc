@@ -104,12 +104,12 @@ void Generation::tick() {
   if (request) context_->service.cancel(*request);
 }
 
-void Generation::cut_off() {
+void Generation::cut_off(service::CutOff why) {
   std::optional<service::RequestId> request;
   {
     std::lock_guard lock(mutex_);
     if (done_) return;
-    fail(http::api_error(503, "the server is shutting down"));
+    fail(openai::why_cut_off(why));
     request = request_;
   }
   if (request) context_->service.cancel(*request);

@@ -50,7 +50,7 @@ class Generation : public service::OpenGeneration, public std::enable_shared_fro
   // The client has left: frees what the request holds. Any thread.
   void cancel();
   void tick() override;
-  void cut_off() override;
+  void cut_off(service::CutOff why) override;
 
  private:
   void take(const service::Reply& reply);

@@ -34,7 +34,7 @@ class Exchange : public service::OpenGeneration, public std::enable_shared_from_
 
   void start(std::vector<service::Prepared> prompts);
   void tick() override {}
-  void cut_off() override;
+  void cut_off(service::CutOff why) override;
 
  private:
   const service::PooledModel& model() const { return *context_->service.pooled_model(); }
@@ -89,14 +89,14 @@ void Exchange::refuse(const http::ApiError& error) {
   reply_->send(kind_.refusal(error));
 }
 
-void Exchange::cut_off() {
+void Exchange::cut_off(service::CutOff why) {
   std::shared_ptr<service::PooledBatch> batch;
   {
     std::lock_guard lock(mutex_);
     batch = batch_;
   }
   if (batch) batch->cancel();
-  refuse(http::api_error(503, "the server is shutting down"));
+  refuse(openai::why_cut_off(why));
 }
 
 void Exchange::finish(service::PooledAnswer answer) {

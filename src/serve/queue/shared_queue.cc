@@ -439,6 +439,10 @@ void SharedQueue::begin_drain() {
 
 int SharedQueue::open() const { return static_cast<int>(impl_->taken->size()) + impl_->starting; }
 
+void SharedQueue::fail() { impl_->taken->fail(); }
+
+int SharedQueue::unsent() const { return static_cast<int>(impl_->taken->unsent()); }
+
 void SharedQueue::cut_off() { impl_->own.cut_off(kStopping, /*held=*/true); }
 
 void SharedQueue::stop() {

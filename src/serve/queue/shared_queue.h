@@ -50,6 +50,11 @@ class SharedQueue {
   int open() const;
   // Ends the answers that other instances compute for this one with an error.
   void cut_off();
+  // The engine has failed: whole answers of requests of others are not given from now on. Their
+  // leases end with the process, and then another instance computes these requests.
+  void fail();
+  // Pieces of answers that the store has not got yet.
+  int unsent() const;
   // Ends the threads. Idempotent.
   void stop();
   // Prometheus text format 0.0.4.

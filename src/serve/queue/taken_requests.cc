@@ -141,6 +141,11 @@ void TakenRequests::stop_all() {
   give_back_.clear();  // their leases end by themselves
 }
 
+void TakenRequests::fail() {
+  std::lock_guard lock(mutex_);
+  failed_ = true;
+}
+
 void TakenRequests::add(Held& held, Piece piece) {
   piece.lease = held.lease;
   piece.index = held.next++;
@@ -176,7 +181,7 @@ void TakenRequests::answer(const Lease& lease, const http::HttpResponse& respons
   {
     std::lock_guard lock(mutex_);
     Held* held = find(lease);
-    if (!held || held->next > 0) return;
+    if (!held || held->next > 0 || failed_) return;
     if (may_go_elsewhere(response) && lease.number < kMaxLeases) {
       held_.erase(lease.id);
       give_back_.push_back(lease);

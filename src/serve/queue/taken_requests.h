@@ -44,6 +44,9 @@ class TakenRequests : public std::enable_shared_from_this<TakenRequests> {
   // The lease has ended: nobody awaits the answer.
   void stop(const Lease& lease);
   void stop_all();
+  // The engine has failed: a request whose answer has not begun gets none from now on, and keeps
+  // its lease until this process ends. So it counts as one of an instance that is lost.
+  void fail();
 
   // For the reply.
   void answer(const Lease& lease, const http::HttpResponse& response);
@@ -79,6 +82,7 @@ class TakenRequests : public std::enable_shared_from_this<TakenRequests> {
   std::map<std::string, Held> held_;  // by id; guarded by mutex_, as are the rest
   std::deque<Waiting> pieces_;
   std::vector<Lease> give_back_;
+  bool failed_ = false;
 };
 
 }  // namespace skiff::queue

@@ -107,6 +107,20 @@ TEST_F(TakenRequestsTest, AStreamThatIsNotSentEnds) {
   EXPECT_EQ(closed, 1);
 }
 
+// Its lease ends with the process, and another instance computes the request once more.
+TEST_F(TakenRequestsTest, AFailedEngineGivesNoWholeAnswers) {
+  const auto whole = taken->begin(lease), stream = taken->begin({"a:2", 1});
+  stream->begin_stream({.status = 200, .body = "a", .content_type = "text/event-stream"});
+  taken->fail();
+  whole->send({.status = 500, .body = "the engine has failed"});
+  stream->write("an error");
+  stream->end_stream();
+  EXPECT_TRUE(taken->to_give_back().empty());
+  ASSERT_EQ(pieces().size(), 3u);
+  for (const Piece& piece : pieces()) EXPECT_EQ(piece.lease.id, "a:2");
+  EXPECT_TRUE(pieces().back().ends);
+}
+
 TEST_F(TakenRequestsTest, AHandlerThatDropsItsReplyAnswers500) {
   taken->begin(lease);
   ASSERT_EQ(pieces().size(), 1u);

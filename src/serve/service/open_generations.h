@@ -6,14 +6,18 @@
 
 namespace skiff::service {
 
+// Why the server waits for a generation no longer.
+enum class CutOff { kStopping, kEngineFailed };
+
 // A generation under way, as the server sees it.
 class OpenGeneration {
  public:
   virtual ~OpenGeneration() = default;
   // Called every second or so: a chance to write something that shows the connection is alive.
   virtual void tick() = 0;
-  // The server goes down and waits no longer: cancels the generation and ends its reply.
-  virtual void cut_off() = 0;
+  // The server goes down and waits no longer: cancels the generation and ends its reply with an
+  // error. Does nothing if the reply is complete.
+  virtual void cut_off(CutOff why) = 0;
 };
 
 // Owns none of them. Thread-safe.

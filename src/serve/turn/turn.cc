@@ -63,11 +63,11 @@ class Turn : public service::OpenGeneration, public std::enable_shared_from_this
     write(writer_->keep_alive());
   }
 
-  void cut_off() override {
+  void cut_off(service::CutOff why) override {
     {
       std::lock_guard lock(mutex_);
       if (done_) return;
-      fail(http::api_error(503, "the server is shutting down"));
+      fail(openai::why_cut_off(why));
     }
     cancel();
   }
