@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <optional>
 
+#include "apps/foreign_flags.h"
 #include "base/check.h"
 #include "base/nearest.h"
 
@@ -81,11 +83,59 @@ std::string truth(const Flag& flag, const std::string& value, bool negated) {
   for (const FlagGroup& group : flag_groups())
     for (const Flag& flag : group.flags)
       if (flag.commands & command) names.push_back(flag.name);
-  const std::string_view best = nearest(name, names);
+  const auto has = [&](std::string_view flag) {
+    return std::ranges::find(names, flag) != names.end();
+  };
+  const std::string_view here = flag_here(name);
+  const bool translated = has(here) || (here.starts_with("no-") && has(here.substr(3)));
+  const std::string_view best = translated ? here : nearest(name, names);
+  const std::string hint = best.empty() ? ""
+                           : translated ? fmt::format("; here it is --{}", best)
+                                        : fmt::format("; did you mean --{}?", best);
   throw UsageError(
-      fmt::format("unknown flag --{}{} (see {})", name,
-                  best.empty() ? "" : fmt::format("; did you mean --{}?", best),
+      fmt::format("unknown flag {}{}{} (see {})", name.size() == 1 ? "-" : "--", name, hint,
                   command == kLibrary ? "docs/python.md" : spoken_name(command) + " --help"));
+}
+
+// What a word on the command line is.
+struct Word {
+  bool is_flag = false;
+  std::string name;                  // with dashes between words and none in front
+  std::optional<std::string> value;  // behind an equals sign
+};
+
+// One dash does where the name is known; a letter behind it makes the word a flag in any case.
+Word read_word(const std::string& word, Commands command) {
+  if (word.size() < 2 || word[0] != '-') return {};
+  const size_t dashes = word.starts_with("--") ? 2 : 1, equals = word.find('=');
+  Word out = {
+      .name = dashed(word.substr(dashes, equals == std::string::npos ? equals : equals - dashes))};
+  if (equals != std::string::npos) out.value = word.substr(equals + 1);
+  out.is_flag = dashes == 2 || find_flag(out.name, command) || (word[1] >= 'a' && word[1] <= 'z') ||
+                (word[1] >= 'A' && word[1] <= 'Z');
+  return out;
+}
+
+// Returns the flag, which `negated` says is switched off.
+const Flag& known_flag(const std::string& name, Commands command, bool& negated) {
+  const Flag* flag = find_flag(name, command);
+  negated = !flag && name.starts_with("no-");
+  if (negated) flag = find_flag(name.substr(3), command);
+  if (!flag || (negated && flag->kind != Kind::kSwitch)) unknown(command, name);
+  return *flag;
+}
+
+bool is_truth(const std::string& word) {
+  return word == "true" || word == "false" || word == "True" || word == "False";
+}
+
+// Whether the word behind a flag is meant as another flag, not as its value: an empty variable
+// leaves nothing where a value was to be.
+bool is_other_flag(const std::string& word, Commands command) {
+  if (!word.starts_with("--")) return false;
+  const std::string name = read_word(word, command).name;
+  return find_flag(name, command) ||
+         (name.starts_with("no-") && find_flag(name.substr(3), command));
 }
 
 }  // namespace
@@ -129,35 +179,45 @@ std::string spoken_name(Commands command) {
 }
 
 Args::Args(Commands command, std::span<const std::string> words) : command_(command) {
-  bool only_positional = false;
   for (size_t i = 0; i < words.size(); ++i) {
-    std::string word = words[i];
-    if (!only_positional && word == "--") {
-      only_positional = true;
+    if (words[i] == "--") {
+      positional_.insert(positional_.end(), words.begin() + static_cast<ptrdiff_t>(i) + 1,
+                         words.end());
+      return;
+    }
+    const Word word = read_word(words[i], command);
+    if (!word.is_flag) {
+      positional_.push_back(words[i]);
       continue;
     }
-    const bool is_flag =
-        word.starts_with("--") || find_flag(word.substr(word.starts_with("-")), command);
-    if (only_positional || word.size() < 2 || word[0] != '-' || !is_flag) {
-      positional_.push_back(std::move(word));
-      continue;
-    }
-    word.erase(0, word.starts_with("--") ? 2 : 1);
-    const size_t equals = word.find('=');
-    const std::string name = dashed(word.substr(0, equals));
-    const Flag* flag = find_flag(name, command);
-    const bool negated = !flag && name.starts_with("no-");
-    if (negated) flag = find_flag(name.substr(3), command);
-    if (!flag || (negated && flag->kind != Kind::kSwitch)) unknown(command, name);
-    if (equals != std::string::npos) {
-      take(*flag, word.substr(equals + 1), negated);
-    } else if (flag->kind == Kind::kSwitch) {
-      take(*flag, "true", negated);
+    bool negated = false;
+    const Flag& flag = known_flag(word.name, command, negated);
+    const bool last = i + 1 == words.size();
+    if (word.value) {
+      take(flag, *word.value, negated);
+    } else if (flag.kind == Kind::kSwitch) {
+      take(flag, !last && is_truth(words[i + 1]) ? words[++i] : "true", negated);
+    } else if (last) {
+      throw UsageError(fmt::format("--{} needs a value", flag.name));
+    } else if (is_other_flag(words[i + 1], command)) {
+      throw UsageError(
+          fmt::format("--{0} needs a value, but the flag {1} follows; a value that begins with -- "
+                      "is given as --{0}=VALUE",
+                      flag.name, words[i + 1].substr(0, words[i + 1].find('='))));
     } else {
-      if (i + 1 == words.size()) throw UsageError(fmt::format("--{} needs a value", flag->name));
-      take(*flag, words[++i], negated);
+      take(flag, words[++i], negated);
     }
   }
+}
+
+bool wants_help(Commands command, std::span<const std::string> words) {
+  for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    if (words[i] == "--help" || words[i] == "-h") return true;
+    const Word word = read_word(words[i], command);
+    const Flag* flag = word.is_flag && !word.value ? find_flag(word.name, command) : nullptr;
+    if (flag && flag->kind != Kind::kSwitch) ++i;
+  }
+  return false;
 }
 
 void Args::take(const Flag& flag, std::string value, bool negated) {

@@ -1,7 +1,8 @@
 // apps/args.h -- the command line of every `skiff` command, read by one table of flags.
 //
 // Accepted forms: --max-model-len 4096, --max-model-len=4096, --max_model_len 4096, switches as
-// --ignore-eos, --no-ignore-eos or --ignore-eos=false, and positional values.
+// --ignore-eos, --no-ignore-eos, --ignore-eos=false or --ignore-eos false, and positional values,
+// which are all that follows the word "--".
 #pragma once
 #include <cstdint>
 #include <map>
@@ -97,6 +98,9 @@ class Args {
   std::map<std::string, std::vector<std::string>> values_;
   std::vector<std::string> positional_, warnings_;
 };
+
+// Whether --help or -h is among the flags, and not the value of one nor behind "--".
+bool wants_help(Commands command, std::span<const std::string> words);
 
 std::string_view command_name(Commands command);
 // "skiff serve", or for kLibrary "libskiff".

@@ -14,6 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 constexpr Commands kEvery[] = {kServe,   kPredict,   kChat,     kBench, kTokenize,
                                kInspect, kConstrain, kDownload, kRoute};
@@ -230,6 +231,44 @@ TEST(Args, KnownFlagsThatCannotApplyWarnOnce) {
       ElementsAre(HasSubstr("--eplb-config is known"), HasSubstr("--model-impl has no meaning"),
                   HasSubstr("--temperature does not apply to skiff serve")));
   EXPECT_THAT(parse(kServe, {"--port", "1"}).warnings(), IsEmpty());
+}
+
+TEST(Args, AFlagIsNoValueOfAnother) {
+  EXPECT_THAT(refusal(kServe, {"m", "--api-key", "--port=8001"}),
+              HasSubstr("--api-key needs a value, but the flag --port follows"));
+  EXPECT_THAT(refusal(kServe, {"m", "--served-model-name", "--port", "8001"}),
+              HasSubstr("--served-model-name needs a value"));
+  EXPECT_EQ(parse(kPredict, {"m", "--prompt", "--what is this"}).text("prompt"), "--what is this");
+  EXPECT_EQ(parse(kServe, {"m", "--api-key=--port"}).texts("api-key").front(), "--port");
+}
+
+TEST(Args, SwitchesTakeATruthBehindThem) {
+  const Args args = parse(kServe, {"--use-cudagraph", "false", "models/demo"});
+  EXPECT_FALSE(args.on("use-cudagraph"));
+  EXPECT_THAT(args.positional(), ElementsAre("models/demo"));
+  EXPECT_TRUE(parse(kServe, {"--no-use-cudagraph", "False"}).on("use-cudagraph"));
+}
+
+TEST(Args, OneDashIsTheSameAsTwo) {
+  EXPECT_EQ(parse(kServe, {"m", "-max_model_len=100"}).integer("max-model-len"), 100);
+  EXPECT_EQ(parse(kServe, {"m", "-port=1", "-max_model_len", "7"}).integer("max-model-len"), 7);
+  EXPECT_THAT(refusal(kServe, {"m", "-q"}), HasSubstr("unknown flag -q"));
+  EXPECT_THAT(parse(kStop, {"-5"}).positional(), ElementsAre("-5"));
+}
+
+TEST(Args, NamesOfOtherEnginesAreTranslated) {
+  EXPECT_THAT(refusal(kServe, {"--context-length", "9"}), HasSubstr("here it is --max-model-len"));
+  EXPECT_THAT(refusal(kServe, {"-m", "x"}), HasSubstr("unknown flag -m; here it is --model"));
+  EXPECT_THAT(refusal(kServe, {"--disable-radix-cache"}),
+              HasSubstr("here it is --no-enable-prefix-caching"));
+  // What the command does not have is no translation.
+  EXPECT_THAT(refusal(kTokenize, {"--tp-size", "2"}), Not(HasSubstr("here it is")));
+}
+
+TEST(Args, HelpIsAFlagAndNoValue) {
+  EXPECT_TRUE(wants_help(kPredict, std::vector<std::string>{"m", "--ignore-eos", "-h"}));
+  EXPECT_FALSE(wants_help(kPredict, std::vector<std::string>{"m", "--prompt", "--help"}));
+  EXPECT_FALSE(wants_help(kPredict, std::vector<std::string>{"m", "--", "--help"}));
 }
 
 }  // namespace

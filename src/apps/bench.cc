@@ -248,6 +248,12 @@ class Bench {
 int run_bench(const Args& args) {
   const auto& words = args.positional();
   const std::string what = words.empty() ? "" : words.front();
+  constexpr std::string_view kMeasured[] = {"latency", "throughput", "steps", "serve", "simulate"};
+  if (std::ranges::find(kMeasured, what) == std::end(kMeasured))
+    throw UsageError(fmt::format(
+        "skiff bench measures latency, throughput, steps, serve or simulate, as in skiff "
+        "bench latency models/demo; not \"{}\"",
+        what));
   if (what != "throughput" && replicas_of(args) > 1)
     throw UsageError(fmt::format(
         "skiff bench {} measures one engine; --data-parallel-size {} is for skiff bench throughput",
@@ -255,11 +261,6 @@ int run_bench(const Args& args) {
   if (what == "serve") return bench_serve(args);
   if (what == "simulate") return bench_simulate(args);
   if (what == "steps") return bench_steps(args);
-  if (what != "latency" && what != "throughput")
-    throw UsageError(fmt::format(
-        "skiff bench measures latency, throughput, steps, serve or simulate, as in skiff "
-        "bench latency models/demo; not \"{}\"",
-        what));
   engine::EngineConfig config = engine_config(args, model_folder(args, 1));
   if (config.speculation && config.speculation->forced_rate)
     spdlog::warn(

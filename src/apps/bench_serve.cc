@@ -94,15 +94,34 @@ void print_simulation(const workload::Simulation& run) {
              workload::to_text(report));
 }
 
+// The server is named by --url alone, or by the word behind `serve`.
+std::string server_url(const Args& args) {
+  for (const char* name : {"host", "port"})
+    if (args.given(name))
+      throw UsageError(fmt::format(
+          "--{} does not apply to skiff bench serve: name the server as --url http://HOST:PORT",
+          name));
+  if (args.given("max-concurrency"))
+    throw UsageError(
+        "--max-concurrency does not apply to skiff bench serve: requests in flight are "
+        "--concurrency");
+  const std::vector<std::string>& words = args.positional();
+  if (words.size() > 2 || (words.size() == 2 && args.given("url")))
+    throw UsageError(
+        fmt::format("unexpected argument \"{}\" (see skiff bench --help)", words.back()));
+  return words.size() == 2 ? words[1] : args.text("url");
+}
+
 }  // namespace
 
 int bench_serve(const Args& args) {
-  auto url = workload::parse_url(args.text("url"));
+  auto url = workload::parse_url(server_url(args));
   if (!url) throw UsageError("--url: " + url.error().what);
   workload::LoadClient client({.server = *url, .api_key = args.text("key")});
   workload::ServeBench bench;
-  bench.model =
-      args.given("served-model-name") ? args.text("served-model-name") : first_model(client);
+  bench.model = args.given("served-model-name") ? args.text("served-model-name")
+                : args.given("model")           ? args.text("model")
+                                                : first_model(client);
   bench.chat = args.text("endpoint") == "chat";
   bench.prompt_vocab = static_cast<int>(args.integer("prompt-vocab"));
   if (bench.chat && bench.prompt_vocab > 0)

@@ -26,7 +26,7 @@ constexpr About kAbout[] = {
      "skiff chat models/demo"},
     {kBench, "(latency|throughput|steps|simulate) MODEL [flags]\n       skiff bench serve [flags]",
      "latency, throughput: the engine against this machine's own limit, its answers checked "
-     "first.\n"
+     "first. "
      "steps: the time of a step against its rows. serve: requests to a running server (--url). "
      "simulate: the scheduler on a machine of "
      "numbers.",

@@ -61,11 +61,10 @@ EnvironmentFlags environment_for(Commands command) {
 }
 
 int run(const Command& command, const std::vector<std::string>& words) {
-  for (const std::string& word : words)
-    if (word == "--help" || word == "-h") {
-      fmt::print("{}", command_help(command.id));
-      return 0;
-    }
+  if (wants_help(command.id == kStart ? kStartServe : command.id, words)) {
+    fmt::print("{}", command_help(command.id));
+    return 0;
+  }
   const EnvironmentFlags environment = environment_for(command.id);
   const Commands has = command.id == kStart ? kStartServe : command.id;
   check_environment(has, environment);
@@ -80,11 +79,28 @@ int run(const Command& command, const std::vector<std::string>& words) {
   return command.run(args);
 }
 
+const Command& command_named(const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const Command& command : kCommands) {
+    if (command_name(command.id) == name) return command;
+    names.push_back(command_name(command.id));
+  }
+  const std::string_view best = nearest(name, names);
+  throw UsageError(fmt::format("unknown command \"{}\"{} (see skiff --help)", name,
+                               best.empty() ? "" : fmt::format("; did you mean {}?", best)));
+}
+
+// `subject` is the word behind help, or empty.
+std::string help_on(const std::string& subject) {
+  if (subject.empty()) return general_help();
+  if (subject == "--markdown") return parameters_markdown();
+  return command_help(command_named(subject).id);
+}
+
 int dispatch(std::vector<std::string> words) {
   const std::string name = words.empty() ? "--help" : words.front();
   if (name == "--help" || name == "-h" || name == "help") {
-    const bool table = words.size() > 1 && words[1] == "--markdown";
-    fmt::print("{}", table ? parameters_markdown() : general_help());
+    fmt::print("{}", help_on(words.size() > 1 ? words[1] : ""));
     return 0;
   }
   if (name == "version" || name == "--version") {
@@ -92,14 +108,7 @@ int dispatch(std::vector<std::string> words) {
     return 0;
   }
   words.erase(words.begin());
-  std::vector<std::string_view> names;
-  for (const Command& command : kCommands) {
-    if (command_name(command.id) == name) return run(command, words);
-    names.push_back(command_name(command.id));
-  }
-  const std::string_view best = nearest(name, names);
-  throw UsageError(fmt::format("unknown command \"{}\"{} (see skiff --help)", name,
-                               best.empty() ? "" : fmt::format("; did you mean {}?", best)));
+  return run(command_named(name), words);
 }
 
 // A failed read or write of stdout is an error too: a full disk must not look like success.

@@ -49,7 +49,11 @@ double patience(const Args& args) {
   const std::string& word = args.positional().front();
   char* end = nullptr;
   const double seconds = std::strtod(word.c_str(), &end);
-  if (args.positional().size() > 1 || end == word.c_str() || *end != '\0' || !(seconds >= 0))
+  if (args.positional().size() > 1)
+    throw UsageError(
+        fmt::format("unexpected argument \"{}\": skiff stop takes one number of seconds",
+                    escaped(args.positional()[1])));
+  if (end == word.c_str() || *end != '\0' || !(seconds >= 0))
     throw UsageError(
         fmt::format("skiff stop takes one number of seconds, not \"{}\"", escaped(word)));
   if (args.given("timeout"))

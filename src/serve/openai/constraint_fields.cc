@@ -257,6 +257,7 @@ std::vector<Field> constraint_fields() {
       {"json_schema", kBoth, text_field("json_schema", ConstraintKind::kJsonSchema, true)},
       {"regex", kBoth, text_field("regex", ConstraintKind::kRegex, false)},
       {"ebnf", kBoth, text_field("ebnf", ConstraintKind::kGrammar, false)},
+      {"grammar", kBoth, text_field("grammar", ConstraintKind::kGrammar, false)},
       {"choices", kBoth, spelt("the field is guided_choice, or structured_outputs.choice")},
       {"extra_body", kBoth, spelt("it is an argument of a client, which sends its members")},
   };

@@ -34,6 +34,23 @@ FieldReader superseded_by(const char* newer) {
   };
 }
 
+// A name of other servers, which has another one here.
+FieldReader spelt_here(const char* here) {
+  return [=](const OrderedJson& value, CallDraft&) -> MaybeProblem {
+    if (value.is_null()) return std::nullopt;
+    return Problem{fmt::format("is not a field of this server; use \"{}\"", here),
+                   Code::kUnsupported};
+  };
+}
+
+// A way of sampling that this server does not have. The number that switches it off is accepted.
+FieldReader off_at(double off, const char* what) {
+  return [=](const OrderedJson& value, CallDraft&) -> MaybeProblem {
+    if (value.is_number() && value.get<double>() == off) return std::nullopt;
+    return Problem{fmt::format("is not supported ({}); leave it out", what), Code::kUnsupported};
+  };
+}
+
 // A switch of which this server supports one position.
 FieldReader always(bool position, const char* why) {
   return [=](const OrderedJson& value, CallDraft&) -> MaybeProblem {
@@ -92,6 +109,15 @@ std::vector<Field> other_fields() {
       {"reasoning_max_tokens", kCompletions, not_yet("reasoning")},
       {"response_max_tokens", kBoth, not_yet("reasoning")},
       {"thinking_token_budget", kCompletions, not_yet("reasoning")},
+      {"n_predict", kBoth, spelt_here("max_tokens")},
+      {"max_new_tokens", kBoth, spelt_here("max_tokens")},
+      {"min_new_tokens", kBoth, spelt_here("min_tokens")},
+      {"repeat_penalty", kBoth, spelt_here("repetition_penalty")},
+      {"length_penalty", kBoth, off_at(1, "it is for beam search")},
+      {"typical_p", kBoth, off_at(1, "locally typical sampling")},
+      {"mirostat", kBoth, off_at(0, "Mirostat")},
+      {"dry_multiplier", kBoth, off_at(0, "DRY")},
+      {"xtc_probability", kBoth, off_at(0, "XTC")},
       {"functions", kChat, superseded_by("tools")},
       {"function_call", kChat, superseded_by("tool_choice")},
       {"audio", kChat, not_yet("audio")},

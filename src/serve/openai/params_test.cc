@@ -146,6 +146,16 @@ TEST(OpenAiParams, FieldsOfVllmAreHonouredOrRefused) {
       EXPECT_EQ(refused_field(endpoint, entry(absent, "[1]")), absent);
 }
 
+// Names of llama.cpp and transformers that would change the reply: none is passed over in silence.
+TEST(OpenAiParams, FieldsOfOtherEnginesConstrainOrAreRefused) {
+  EXPECT_TRUE(complete(R"("grammar":"root ::= \"a\"")").request.constraint);
+  for (const char* name : {"n_predict", "max_new_tokens", "min_new_tokens", "repeat_penalty"})
+    EXPECT_EQ(refused_field(Endpoint::kChat, entry(name, "2")), name);
+  for (const char* name : {"typical_p", "mirostat", "dry_multiplier", "xtc_probability"})
+    EXPECT_EQ(refused_field(Endpoint::kCompletions, entry(name, "0.5")), name);
+  EXPECT_EQ(refused_field(Endpoint::kCompletions, R"("mirostat":0,"typical_p":1.0)"), "none");
+}
+
 TEST(OpenAiParams, ChoicesAndStreams) {
   EXPECT_EQ(chat("").best_of, 1);
   EXPECT_EQ(chat(R"("n":3)").best_of, 3);
