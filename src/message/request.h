@@ -108,6 +108,7 @@ struct NewSequence {
   // its place in the queue and its replica; where the context or the cache is full, this one ends
   // with kLength.
   std::optional<SeqId> continues = {};
+  int written = 0;  // the last tokens of the prompt that penalties count as output
 };
 
 struct Cancel {

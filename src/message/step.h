@@ -39,6 +39,7 @@ struct OpenSlot {
   // NewSequence::reference. It is no part of the bytes of a plan, because tokens are drafted in the
   // scheduler's process.
   SharedList<Token> reference = {};
+  int written = 0;  // NewSequence::written, the last tokens of the prompt
   bool operator==(const OpenSlot&) const = default;
 };
 

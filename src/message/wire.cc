@@ -175,7 +175,7 @@ void visit_fields(V& v, T& x) {
   } else if constexpr (std::is_same_v<U, OpenSlot>) {
     v.visit(x.slot);
     visit_fields(v, x.params);
-    fields(v, x.history, x.prompt_len, x.stop_tokens);
+    fields(v, x.history, x.prompt_len, x.written, x.stop_tokens);
     visit_pooling(v, x.pooling);
   } else if constexpr (std::is_same_v<U, TokenLogprob>) {
     fields(v, x.token, x.logprob);
@@ -213,7 +213,8 @@ std::string_view misfit(const StepPlan& plan) {
     return "page_start does not cut the pages into one table for each span";
   const auto bad = [](const OpenSlot& open) {
     return open.slot < 0 || open.prompt_len < 0 ||
-           static_cast<size_t>(open.prompt_len) > open.history.size();
+           static_cast<size_t>(open.prompt_len) > open.history.size() || open.written < 0 ||
+           open.written > open.prompt_len;
   };
   if (std::ranges::any_of(plan.opened, bad)) return "an opened slot's prompt is not in its history";
   return {};

@@ -77,6 +77,7 @@ class RandomSteps {
   OpenSlot opened() {
     OpenSlot open{.slot = number(), .history = tokens(), .stop_tokens = tokens()};
     open.prompt_len = below(static_cast<int>(open.history.size()) + 1);
+    open.written = below(open.prompt_len + 1);
     SamplingParams& p = open.params;
     p = {.temperature = real(),
          .top_p = real(),

@@ -307,6 +307,25 @@ TEST_F(SamplerTest, PenaltiesCountTokensThatTheHostDoesNotKnow) {
   }
 }
 
+// The last tokens of a prompt may be output of a sequence that this one continues.
+TEST_F(SamplerTest, PenaltiesCountWhatWasWrittenIntoThePrompt) {
+  Sampler sampler({kVocab, 2}, *ops);
+  const Running running{.name = 1, .slot = 0, .history = {5, 4}};
+  OpenSlot slot = opening(running, 2, {.temperature = 0, .presence = 1});
+  const auto best = [&] {
+    std::vector<float> logits(kVocab, 0);
+    logits[4] = 1.5f;
+    logits[5] = 1;
+    sampler.open(slot);
+    return sampler.sample(rows_of(logits), next_of({0})).tokens.at(0);
+  };
+  EXPECT_EQ(best(), 4);
+  slot.written = 1;
+  EXPECT_EQ(best(), 5);
+  slot.written = 2;
+  EXPECT_EQ(best(), 4);
+}
+
 // All tokens differ, and steps in flight draw behind the last token that the context has room for.
 TEST_F(SamplerTest, PenaltiesHaveRoomForAContext) {
   constexpr int kContext = 10;

@@ -31,8 +31,8 @@ TokenCounts::TokenCounts(Ops& ops, Staging& staging, int vocab, int max_slots, i
 
 void TokenCounts::open(const OpenSlot& slot, bool with_prompt) {
   std::vector<int32_t> list = {0, 0};
-  const auto prompt = static_cast<size_t>(slot.prompt_len);
-  for (size_t i = with_prompt ? 0 : prompt; i < slot.history.size(); ++i) {
+  const auto output = static_cast<size_t>(slot.prompt_len - slot.written);
+  for (size_t i = with_prompt ? 0 : output; i < slot.history.size(); ++i) {
     const Token token = slot.history[i];
     if (token < 0 || std::cmp_greater_equal(token, place_.size())) continue;
     int32_t& place = place_[static_cast<size_t>(token)];
@@ -40,7 +40,7 @@ void TokenCounts::open(const OpenSlot& slot, bool with_prompt) {
       place = static_cast<int32_t>(list.size());
       list.insert(list.end(), {token, 0});
     }
-    if (i >= prompt) ++list[static_cast<size_t>(place) + 1];
+    if (i >= output) ++list[static_cast<size_t>(place) + 1];
   }
   for (size_t i = 2; i < list.size(); i += 2) place_[static_cast<size_t>(list[i])] = -1;
   list[0] = static_cast<int32_t>(list.size() / 2) - 1;

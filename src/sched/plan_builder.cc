@@ -159,7 +159,8 @@ void PlanBuilder::open(const Sequence& s) {
                           .prompt_len = s.prompt_len,
                           .stop_tokens = s.stop_tokens,
                           .pooling = s.pooling,
-                          .reference = s.reference});
+                          .reference = s.reference,
+                          .written = s.written});
 }
 
 }  // namespace skiff::sched

@@ -74,6 +74,9 @@ Status Scheduler::check(const NewSequence& in) const {
   const size_t prompt = in.prompt.size();
   if (prompt == 0) return invalid("the prompt has no tokens", "prompt");
   if (Status kind = check_kind(in); !kind) return kind;
+  if (in.written < 0 || static_cast<size_t>(in.written) > prompt)
+    return invalid(fmt::format("{} of {} tokens of the prompt are output", in.written, prompt),
+                   "prompt");
   if (in.stop.max_tokens < 1)
     return invalid(fmt::format("max_tokens is {}; it must be at least 1", in.stop.max_tokens),
                    "max_tokens");
@@ -121,6 +124,7 @@ Status Scheduler::add(NewSequence in) {
   s->params = std::move(in.params);
   s->stop_tokens = std::move(in.stop.tokens);
   s->prompt_len = static_cast<int>(in.prompt.size());
+  s->written = in.written;
   s->is_long = s->prompt_len > limits_.policy.long_prompt;
   s->rank = rank_of(in.priority, s->is_long);
   if (in.continues) take_place(*s, *in.continues);

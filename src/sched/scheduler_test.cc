@@ -294,9 +294,12 @@ TEST_F(Schedule, WhoContinuesASequenceHasItsPlace) {
   plan();  // one more step of the first is in flight
   NewSequence rest = request(3, 6, 4);
   rest.continues = 1;
+  rest.written = 2;
   add(std::move(rest));
   EXPECT_THAT(endings(commit()), ElementsAre(Finish::kCancelled));
-  std::vector<SeqId> order;
+  EXPECT_EQ(plan().opened.at(0).written, 2);
+  commit();
+  std::vector<SeqId> order = {3};
   while (!scheduler_->idle()) order.push_back(std::get<0>(step().at(0)));
   EXPECT_THAT(order, ElementsAre(3, 3, 3, 3, 2));
   EXPECT_EQ(scheduler_->stats().prompt_tokens, 3u + 3u) << "the tokens of 3 were counted before";

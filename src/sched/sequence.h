@@ -22,6 +22,7 @@ struct Sequence {
   Pooling pooling;
   SharedList<Token> reference;
   int prompt_len = 0;
+  int written = 0;       // NewSequence::written
   bool is_long = false;  // whether its prompt is long, see Policy
   int overtaken = 0;     // number of later sequences that started while there was no memory for
                          // this one

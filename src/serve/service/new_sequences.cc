@@ -45,6 +45,7 @@ NewSequence rest_of(const OpenRequest& request, size_t index, SeqId id) {
   rest.params.min_tokens = std::max(0, prepared.params.min_tokens - sequence.generated);
   rest.params.prompt_logprobs = kNoLogprobs;
   rest.stop.max_tokens -= sequence.generated;
+  rest.written = static_cast<int>(sequence.output.size());
   return rest;
 }
 
