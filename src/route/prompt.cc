@@ -12,9 +12,10 @@ namespace skiff::route {
 namespace {
 
 constexpr int64_t kBytesPerToken = 4;
-constexpr std::array<std::string_view, 9> kMembers{"model",        "cache_salt", "tools",
-                                                   "instructions", "system",     "messages",
-                                                   "prompt",       "input",      "contents"};
+constexpr std::array<std::string_view, 15> kMembers{
+    "model",    "cache_salt", "tools",  "instructions", "system",
+    "messages", "prompt",     "input",  "contents",     "prompt_token_ids",
+    "query",    "queries",    "text_1", "text_2",       "documents"};
 
 // Names the blocks of pieces of text that follow each other.
 class BlockNamer {

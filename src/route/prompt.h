@@ -24,8 +24,9 @@ struct Prompt {
 };
 
 // Reads the members that make a prompt, in the order in which chat templates write them: model,
-// salt of the cache, tools, system, messages or prompt or input. They are taken as they are
-// written, so only clients that write alike share prefixes; each does with its own earlier turns.
+// salt of the cache, tools, system, messages or prompt or input; then token ids, and what is
+// reranked, scored or pooled. They are taken as they are written, so only clients that write alike
+// share prefixes; each does with its own earlier turns.
 Prompt read_prompt(std::string_view body, const PromptSettings& settings = {});
 
 }  // namespace skiff::route

@@ -69,6 +69,19 @@ TEST(Prompt, NamesAreBoundedAndBadBodiesHaveNone) {
   EXPECT_EQ(bad.tokens, 1);
 }
 
+TEST(Prompt, TokenIdsAndPooledTextsAreThePrompt) {
+  for (const char* name :
+       {"prompt_token_ids", "query", "queries", "text_1", "text_2", "documents"}) {
+    const Json one{{"model", "m"}, {name, {std::string(600, 'a')}}};
+    const Json other{{"model", "m"}, {name, {std::string(600, 'b')}}};
+    const Prompt read = read_prompt(one.dump());
+    EXPECT_GE(read.blocks.size(), 2u) << name;
+    EXPECT_GE(read.tokens, 150) << name;
+    EXPECT_NE(read.blocks, read_prompt(other.dump()).blocks) << name;
+    EXPECT_EQ(read_prompt(one.dump(), {.max_blocks = 1}).blocks.size(), 1u) << name;
+  }
+}
+
 TEST(Prompt, SeesWhoSetsDisaggregateInfo) {
   EXPECT_TRUE(read_prompt(R"({"disaggregate_info": {}})").disaggregated);
   EXPECT_TRUE(read_prompt(R"({"disaggregate\u005finfo": {}})").disaggregated);
