@@ -1,5 +1,7 @@
 #include "route/backend.h"
 
+#include <algorithm>
+#include <charconv>
 #include <utility>
 
 namespace skiff::route {
@@ -13,9 +15,17 @@ bool Health::probed(bool good, const HealthSettings& settings) {
   return state_ != before;
 }
 
+void Backend::refused(std::string_view retry_after, Clock::time_point now) {
+  constexpr int kMostSeconds = 10;  // a server that has room earlier is not left idle for longer
+  int seconds = 1;
+  std::from_chars(retry_after.data(), retry_after.data() + retry_after.size(), seconds);
+  refuses_until = now + std::chrono::seconds(std::clamp(seconds, 1, kMostSeconds));
+}
+
 LoadShare::LoadShare(std::shared_ptr<Backend> backend, int64_t tokens)
     : backend_(std::move(backend)), tokens_(tokens) {
   ++backend_->load.running;
+  ++backend_->load.sent;
   backend_->load.tokens += tokens_;
   backend_->load.waiting += tokens_;
 }

@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "route/instance.h"
 #include "route/policy.h"
@@ -55,6 +56,10 @@ struct Backend {
         prefixes(max_blocks) {}
 
   bool usable() const { return health.up() && !instance.paused; }
+  // Notes that a request was answered 503, with this Retry-After, which may be empty or no number.
+  void refused(std::string_view retry_after, Clock::time_point now);
+  // Whether it is likely to answer 503 again. It still serves where all others do, too.
+  bool refuses(Clock::time_point now) const { return now < refuses_until; }
 
   const std::string url;
   Instance instance;
@@ -68,6 +73,7 @@ struct Backend {
   // The last probe got an answer, be it a refusal: whoever drains, or is paused, still finishes
   // what it has begun.
   bool answers = true;
+  Clock::time_point refuses_until;
   uint64_t requests = 0, failures = 0;  // sent to it, and those among them without a whole answer
 };
 

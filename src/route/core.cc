@@ -6,6 +6,16 @@
 namespace skiff::route {
 namespace {
 
+using Backends = std::vector<std::shared_ptr<Backend>>;
+
+// Those that have not just answered 503, or all if each has.
+Backends willing(const Backends& backends, Clock::time_point now) {
+  Backends out;
+  for (const auto& backend : backends)
+    if (!backend->refuses(now)) out.push_back(backend);
+  return out.empty() ? backends : out;
+}
+
 constexpr int kRetrySeconds = 2;
 
 std::unique_ptr<Policy> need_policy(const std::string& name, const RouterConfig& config,
@@ -36,9 +46,9 @@ RouterCore::RouterCore(RouterConfig given)
   }
 }
 
-std::shared_ptr<Backend> RouterCore::choose(Policy& policy,
-                                            const std::vector<std::shared_ptr<Backend>>& backends,
+std::shared_ptr<Backend> RouterCore::choose(Policy& policy, const Backends& usable,
                                             const Prompt& prompt) {
+  const Backends backends = willing(usable, Clock::now());
   std::vector<Candidate> candidates(backends.size());
   const auto blocks = static_cast<int64_t>(prompt.blocks.size());
   for (size_t i = 0; i < backends.size(); ++i) {

@@ -160,6 +160,7 @@ void PairRelay::failed(Backend& backend, Leg::Failure failure, const std::string
 
 void PairRelay::prefill_head(const ResponseHead& head) {
   if (prefill_share_) prefill_share_->answered();
+  if (head.status == 503) prefill_->refused(head.header("retry-after"), Clock::now());
   if (head.status == 503 && !prefill_settled_ && again(*prefill_, "answered 503")) return;
   if (head.status == 200) {
     prefill_settled_ = true;
@@ -173,6 +174,7 @@ void PairRelay::prefill_head(const ResponseHead& head) {
 }
 
 void PairRelay::decode_head(const ResponseHead& head) {
+  if (head.status == 503) decode_->refused(head.header("retry-after"), Clock::now());
   if (head.status == 503 && again(*decode_, "answered 503")) return;
   share_->answered();
   held_head_ = head;

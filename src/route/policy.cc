@@ -62,8 +62,10 @@ class LeastPolicy : public Policy {
 
 double prompt_tokens(const Load& load) { return static_cast<double>(load.tokens); }
 double requests(const Load& load) { return load.running; }
+// What was sent since the report counts as running, so that not all of it goes to one backend.
 double metrics_score(const Load& load) {
-  return load.reported >= 0 ? load.reported : static_cast<double>(load.running);
+  if (load.reported < 0) return load.running;
+  return load.reported + static_cast<double>(load.sent - load.sent_then);
 }
 
 class ProcessTokensPolicy : public LeastPolicy {

@@ -51,6 +51,11 @@ TEST(Policy, LeastOfItsNumber) {
   reported[0].load.reported = 21;
   reported[1].load.reported = 12;
   EXPECT_EQ(policy("fd_metrics_score")->choose(reported, 10), 1u);
+  reported[1].load.sent = 30;  // since the report
+  reported[1].load.sent_then = 20;
+  EXPECT_EQ(policy("fd_metrics_score")->choose(reported, 10), 0u);
+  reported[1].load.sent_then = 29;
+  EXPECT_EQ(policy("fd_metrics_score")->choose(reported, 10), 1u);
 }
 
 TEST(Policy, PowerOfTwoPrefersTheLessBusy) {

@@ -146,8 +146,10 @@ void Prober::judge(const std::shared_ptr<Backend>& backend, int status, const st
 }
 
 void Prober::ask_load(const std::shared_ptr<Backend>& backend) {
-  get_text(core_, backend, "/metrics", [backend](int status, const std::string& text) {
+  const int64_t sent = backend->load.sent;
+  get_text(core_, backend, "/metrics", [backend, sent](int status, const std::string& text) {
     backend->load.reported = status == 200 ? load_score(text) : -1;
+    backend->load.sent_then = sent;
   });
 }
 

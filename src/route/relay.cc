@@ -100,6 +100,7 @@ void Relay::retry(const std::string& why) {
 }
 
 void Relay::head(const ResponseHead& head) {
+  if (head.status == 503) tried_.back()->refused(head.header("retry-after"), Clock::now());
   if (head.status == 503 && !answer_.began() && may_retry()) return retry("answered 503");
   share_->answered();
   core_.metrics.first_byte.add(seconds_since(dispatched_));

@@ -206,6 +206,16 @@ def test_another_backend_gets_what_one_cannot_take(made):
     assert response.status == 503 and "full" in response.text  # the last one's own words
 
 
+def test_full_backends_hide_no_idle_one(made):
+    full = [made(FakeBackend, lambda call: call.send(503, {"error": "full"}, "Retry-After: 9\r\n"))
+            for _ in range(5)]
+    idle = made(FakeBackend)
+    router = made(Router, "--policy", "round_robin", "--max-retries", "1", backends=[*full, idle])
+    statuses = [router.post().status for _ in range(8)]
+    assert statuses[3:] == [200] * 5  # two of the five are asked for each request
+    assert sum(len(backend.calls) for backend in full) == 5
+
+
 def test_a_dead_backend_is_left_at_once_and_then_out(made):
     dead, good = made(FakeBackend), made(FakeBackend)
     router = made(Router, "--policy", "round_robin", "--health-check-interval-secs", "1000",
