@@ -93,6 +93,7 @@ constexpr Flag kServer[] = {
     {"engine-worker-queue-port", kText, kSizes, "8002", "serve: port at the first address of --ips at which the nodes that share one model come together; 0 on the first node: any free port, which is logged. Elsewhere it has no effect."},
     {"node-key-file", kText, kServe, "", "A file whose first line is a secret that the nodes of one model share. Without one whoever reaches that port may join."},
     {"dist-timeout", kFloat, kServe, "600", "Longest time, in seconds, until all nodes of one model have come together.", 0.1, 604800},
+    {"config", kText, kServe, "", "Refused: flags are not read from a file; write them on the command line."},
     {"ports", kText, kServe, "", "Refused: FastDeploy's multi_api_server has a port for each replica; here --port serves all of --data-parallel-size (docs/data_parallel.md)."},
     {"num-servers", kText, kServe, "", "Refused, as --ports."},
     {"metrics-ports", kText, kServe, "", "Refused, as --ports."},
@@ -331,7 +332,6 @@ constexpr Flag kLaterFlags[] = {
     {"enable-chunked-moe", kSwitch, kAll, "false", "Split the input of MoE layers.", 0, 0, "", "", kNotYet},
     {"chunked-moe-size", kInt, kAll, "256", "Rows of one such piece.", 1, kMaxCount, "", "", kNotYet},
     {"benchmark-metrics-config", kText, kServe, "", "Rolling benchmark log (JSON).", 0, 0, "", "", kNotYet},
-    {"config", kText, kServe, "", "Flags from a YAML file.", 0, 0, "", "", kNotYet},
 };
 
 // clang-format on
