@@ -13,6 +13,8 @@ constexpr const char* kCommonFiles[] = {"config.json",
                                         "generation_config.json",
                                         "tokenizer.json",
                                         "tokenizer.model",
+                                        "tiktoken.model",
+                                        "qwen.tiktoken",
                                         "tokenizer_config.json",
                                         "special_tokens_map.json",
                                         "added_tokens.json",
@@ -20,11 +22,24 @@ constexpr const char* kCommonFiles[] = {"config.json",
                                         "merges.txt",
                                         "chat_template.jinja",
                                         "chat_template.json",
+                                        "modules.json",
+                                        "1_Pooling/config.json",
                                         "preprocessor_config.json",
                                         "quantize_config.json",
                                         "hf_quant_config.json",
                                         "model.safetensors"};
 constexpr char kIndex[] = "model.safetensors.index.json";
+
+// What a mirror says of a model that needs leave, or that there is not: it may not tell which.
+bool is_closed(int status) { return status == 401 || status == 403; }
+
+std::string answered(const fetch::Url& url, int status) {
+  return fmt::format("{} answered {}{}", url.text(), status,
+                     is_closed(status)
+                         ? "; check the model's name, and give --token-file if the model "
+                           "needs leave"
+                         : "");
+}
 
 bool is_redirect(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
@@ -101,8 +116,7 @@ Result<std::string> Mirror::text_at(const std::string& path) {
   if (!response) return response.error();
   const int status = (*response).status;
   if (status == 200) return body;
-  return Error{status == 404 ? Code::kNotFound : Code::kInvalid,
-               fmt::format("{} answered {}", request.url.text(), status)};
+  return Error{status == 404 ? Code::kNotFound : Code::kInvalid, answered(request.url, status)};
 }
 
 Result<bool> Mirror::has(const std::string& file) {
@@ -112,9 +126,9 @@ Result<bool> Mirror::has(const std::string& file) {
       [](std::string_view) { return ok(); });
   if (!response) return response.error();
   if ((*response).status == 200) return true;
-  if ((*response).status == 404) return false;
-  return Error{Code::kInvalid,
-               fmt::format("{} answered {}", url_of(path_of(file)).text(), (*response).status)};
+  // Object stores answer 403 for what is not there.
+  if ((*response).status == 404 || (*response).status == 403) return false;
+  return Error{Code::kInvalid, answered(url_of(path_of(file)), (*response).status)};
 }
 
 Result<std::vector<RemoteFile>> Mirror::probe() {
@@ -124,9 +138,11 @@ Result<std::vector<RemoteFile>> Mirror::probe() {
     if (!there) return there.error();
     if (*there) files.push_back({.name = name, .size = {}, .checksum = {}});
   }
-  const auto index = text_at(path_of(kIndex));
-  if (!index && index.error().code != Code::kNotFound) return index.error();
-  if (index) {
+  const auto sharded = has(kIndex);
+  if (!sharded) return sharded.error();
+  if (*sharded) {
+    const auto index = text_at(path_of(kIndex));
+    if (!index) return index.error();
     auto shards = read_shard_index(*index);
     if (!shards) return shards;
     files.push_back({.name = kIndex, .size = {}, .checksum = {}});

@@ -59,17 +59,20 @@ void LayerJob::store(size_t unit, Rounded rounded) {
   outcome_.rounded[unit] = std::move(rounded);
 }
 
+// Without inputs: steps that cover the values, or that lose least where clipping is wanted.
+void LayerJob::round_alone(size_t unit) {
+  const Matrix& w = values_.units[unit];
+  const WeightFormat format = settings_.format_for(w.cols);
+  const bool clip = settings_.clip && format.block_out == 1 && format.dtype != DType::kF8E4M3;
+  store(unit,
+        round_with(w, format,
+                   clip ? clipped_steps(w, format, settings_.threads) : covering_steps(w, format),
+                   settings_.threads));
+}
+
 void LayerJob::round_plainly() {
-  for (size_t unit = 0; unit < map_.units.size(); ++unit) {
-    if (settings_.ignored(map_.units[unit].name)) continue;
-    const Matrix& w = values_.units[unit];
-    const WeightFormat format = settings_.format_for(w.cols);
-    const bool clip = settings_.clip && format.block_out == 1 && format.dtype != DType::kF8E4M3;
-    store(unit,
-          round_with(w, format,
-                     clip ? clipped_steps(w, format, settings_.threads) : covering_steps(w, format),
-                     settings_.threads));
-  }
+  for (size_t unit = 0; unit < map_.units.size(); ++unit)
+    if (!settings_.ignored(map_.units[unit].name)) round_alone(unit);
 }
 
 void LayerJob::round_stage(const std::vector<size_t>& stage, const Inputs& inputs) {
@@ -82,10 +85,7 @@ void LayerJob::round_stage(const std::vector<size_t>& stage, const Inputs& input
       const Matrix x = inputs.of_unit(linear, unit);
       const bool expert = map_.linears[linear].slot.experts > 0;
       if (x.rows == 0 || (expert && x.rows < settings_.min_tokens)) {
-        const Matrix& w = values_.units[unit];
-        const WeightFormat format = settings_.format_for(w.cols);
-        store(unit, round_with(w, format, clipped_steps(w, format, settings_.threads),
-                               settings_.threads));
+        round_alone(unit);
         ++outcome_.few_tokens;
         continue;
       }

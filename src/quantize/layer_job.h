@@ -24,6 +24,7 @@ class LayerJob {
 
  private:
   Inputs capture(LayerRunner& runner, Stream& stream, const std::vector<size_t>& stage) const;
+  void round_alone(size_t unit);
   void round_plainly();
   void round_stage(const std::vector<size_t>& stage, const Inputs& inputs);
   void round_unit(size_t unit, const Square& moments);

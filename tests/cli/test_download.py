@@ -28,7 +28,7 @@ class Mirror(http.server.ThreadingHTTPServer):
             context.load_cert_chain(*certificate)
             self.socket = context.wrap_socket(self.socket, server_side=True)
         self.files, self.redirects, self.cuts, self.seen, self.ranges = {}, {}, {}, [], True
-        self.claims = {}
+        self.claims, self.refusals = {}, {}
         self.authorized = []
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -55,6 +55,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if path in mirror.redirects:
             return self.answer(302, b"", Location=mirror.redirects[path])
         data = mirror.files.get(path)
+        if data is None and path in mirror.refusals:
+            return self.answer(mirror.refusals[path], b"no")
         if data is None:
             return self.answer(404, b"no")
         if path in mirror.claims:
@@ -136,8 +138,19 @@ def test_a_hub_without_a_list(mirror, tmp_path):
     done = download(mirror, tmp_path / "m", "--revision", "v1")
     assert done.returncode == 0, done.stderr
     assert len(files_in(tmp_path / "m")) == 5
+    mirror.files["/org/m/resolve/v1/modules.json"] = b"[]"  # of a model that is pooled
+    mirror.files["/org/m/resolve/v1/1_Pooling/config.json"] = b"{}"
+    mirror.refusals["/org/m/resolve/v1/vocab.json"] = 403  # as object stores answer
+    assert "2 files fetched" in download(mirror, tmp_path / "m", "--revision", "v1").stdout
     missing = download(mirror, tmp_path / "n", "--revision", "v2")
     assert missing.returncode == 1 and "has no model org/m" in missing.stderr
+
+
+def test_a_model_that_needs_leave(mirror, tmp_path):
+    mirror.refusals["/api/models/org/m/revision/main"] = 401
+    closed = download(mirror, tmp_path / "m")
+    assert closed.returncode == 1
+    assert "answered 401" in closed.stderr and "--token-file" in closed.stderr
 
 
 def test_a_folder_with_a_list_of_md5(mirror, tmp_path):
