@@ -184,7 +184,7 @@ TEST(Args, Switches) {
 }
 
 TEST(Args, PositionalAndValuesThatBeginWithADash) {
-  const Args args = parse(kPredict, {"folder", "--prompt", "--chat", "--top-k", "-1", "--", "--x"});
+  const Args args = parse(kPredict, {"folder", "--prompt=--chat", "--top-k", "-1", "--", "--x"});
   EXPECT_THAT(args.positional(), ElementsAre("folder", "--x"));
   EXPECT_THAT(args.texts("prompt"), ElementsAre("--chat"));
   EXPECT_EQ(args.integer("top-k"), -1);

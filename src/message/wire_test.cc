@@ -218,7 +218,7 @@ TEST(Wire, RefusalsSayWhy) {
   EXPECT_THAT(refusal(bytes_of(StepResult{})), HasSubstr("of kind 2"));
   Bytes other = bytes;
   other[4] = std::byte{9};
-  EXPECT_THAT(refusal(other), HasSubstr("version 9, this build 3"));
+  EXPECT_THAT(refusal(other), HasSubstr("version 9, this build 4"));
   other = bytes;
   other[0] ^= std::byte{1};
   EXPECT_THAT(refusal(other), HasSubstr("begins with other bytes"));
