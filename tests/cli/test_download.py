@@ -141,7 +141,7 @@ def test_a_hub_without_a_list(mirror, tmp_path):
     mirror.files["/org/m/resolve/v1/modules.json"] = b"[]"  # of a model that is pooled
     mirror.files["/org/m/resolve/v1/1_Pooling/config.json"] = b"{}"
     mirror.refusals["/org/m/resolve/v1/vocab.json"] = 403  # as object stores answer
-    assert "2 files fetched" in download(mirror, tmp_path / "m", "--revision", "v1").stdout
+    assert "7 files fetched" in download(mirror, tmp_path / "m", "--revision", "v1").stdout
     missing = download(mirror, tmp_path / "n", "--revision", "v2")
     assert missing.returncode == 1 and "has no model org/m" in missing.stderr
 
