@@ -113,6 +113,7 @@ TEST(Rendezvous, ANumberIsTakenOnce) {
     if (done++ == 0) back.set_value(said);
   };
   std::vector<std::future<void>> twins;
+  twins.reserve(2);
   for (int i = 0; i < 2; ++i) twins.push_back(std::async(std::launch::async, twin));
   EXPECT_THAT(back.get_future().get(), HasSubstr("node 1 has come already: node 1 (127.0.0.1)"));
   EXPECT_EQ(join(settings_of(2, 3, host.port())), "let in as 2");

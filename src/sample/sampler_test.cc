@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 namespace skiff::sample {
@@ -20,6 +21,7 @@ std::vector<float> model(uint64_t name, const std::vector<Token>& history) {
   uint64_t key = name;
   for (const Token t : history) key = key * 31 + static_cast<uint64_t>(t) + 7;
   std::vector<float> out;
+  out.reserve(kVocab);
   for (int i = 0; i < kVocab; ++i) {
     out.push_back(static_cast<float>(8 * uniform_draw(key, static_cast<uint64_t>(i)) - 3));
   }
@@ -29,6 +31,7 @@ std::vector<float> model(uint64_t name, const std::vector<Token>& history) {
 // Returns the rows that draw the next token of each slot.
 std::vector<DrawRow> next_of(const std::vector<int>& slots) {
   std::vector<DrawRow> rows;
+  rows.reserve(slots.size());
   for (const int slot : slots) rows.push_back({.slot = slot});
   return rows;
 }
@@ -170,10 +173,11 @@ void expect_position(const PositionLogprobs& got, const std::vector<float>& logi
   EXPECT_EQ(got.chosen.token, chosen);
   EXPECT_NEAR(got.chosen.logprob, logits[static_cast<size_t>(chosen)] - std::log(sum), kBound);
   EXPECT_EQ(got.rank, rank);
-  std::vector<Token> ids;
-  for (int i = 0; i < kVocab; ++i) ids.push_back(i);
-  std::stable_sort(ids.begin(), ids.end(), [&](Token a, Token b) {
-    return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+  std::vector<Token> ids(kVocab);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::sort(ids.begin(), ids.end(), [&](Token a, Token b) {
+    const float of_a = logits[static_cast<size_t>(a)], of_b = logits[static_cast<size_t>(b)];
+    return of_a > of_b || (of_a == of_b && a < b);
   });
   ASSERT_EQ(got.top.size(), static_cast<size_t>(n));
   for (size_t i = 0; i < got.top.size(); ++i) {
@@ -349,7 +353,7 @@ TEST_F(SamplerTest, ListsOfSeenTokensAreCounted) {
   const auto bytes = [](int slots, int context) {
     return Sampler::bytes({}, {kVocab, slots, 4, context});
   };
-  EXPECT_EQ(bytes(3, 20) - bytes(3, 10), 3u * 10 * 2 * sizeof(int32_t));
+  EXPECT_EQ(bytes(3, 20) - bytes(3, 10), size_t{3} * 10 * 2 * sizeof(int32_t));
   EXPECT_EQ(bytes(3, 10 * kVocab), bytes(3, 0));
 }
 
@@ -427,6 +431,7 @@ TEST_F(SamplerTest, GuessesInOneDrawEqualDecoding) {
   std::vector<Running> b = a;
   for (int i = 0; i < kOutput + kMaxGuesses; ++i) {
     std::vector<Running*> all;
+    all.reserve(a.size());
     for (Running& r : a) all.push_back(&r);
     SampleOutput out = step(plain, all);
     for (size_t s = 0; s < a.size(); ++s)

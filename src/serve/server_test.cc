@@ -137,19 +137,20 @@ TEST(ServerTest, ProbesDoNotQueueBehindRequests) {
   config.worker_threads = 1;
   std::atomic<bool> busy{false}, over{false};
   http::HttpServer server(
-      config, {.handler =
-                   [&](http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
-                     if (request.path == "/work") {
-                       busy = true;
-                       while (!over) std::this_thread::yield();
-                     }
-                     reply->send(http::plain(200, request.path));
-                   },
-               .failure = http::plain,
-               .lane =
-                   [](const http::HttpRequest& request) {
-                     return request.path == "/live" ? http::HttpLane::kIo : http::HttpLane::kWork;
-                   }});
+      config,
+      {.handler =
+           [&](const http::HttpRequest& request, const std::shared_ptr<http::HttpReply>& reply) {
+             if (request.path == "/work") {
+               busy = true;
+               while (!over) std::this_thread::yield();
+             }
+             reply->send(http::plain(200, request.path));
+           },
+       .failure = http::plain,
+       .lane =
+           [](const http::HttpRequest& request) {
+             return request.path == "/live" ? http::HttpLane::kIo : http::HttpLane::kWork;
+           }});
   server.start();
   http::TestClient worker(server.port());
   worker.send_raw("GET /work HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -461,6 +462,7 @@ TEST(ServerTest, OpeningUnderLoadNeverGivesAWrongAnswer) {
   server->start();
   std::atomic<bool> done{false}, bad{false};
   std::vector<std::thread> crowd;
+  crowd.reserve(4);
   for (int i = 0; i < 4; ++i)
     crowd.emplace_back([&] {
       http::TestClient client(server->port());

@@ -1,6 +1,7 @@
 // Every field of a request body: its effect, and which values are refused.
 #include "serve/openai/params.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -286,7 +287,8 @@ TEST(OpenAiParams, TwoConstraintsAndMisspeltOnesAreRefused) {
 TEST(OpenAiParams, WhitespaceIsHonouredOrRefused) {
   const std::string pattern = entry("guided_whitespace_pattern", "\" ?\"");
   const std::string json = entry("guided_json", "{}");
-  for (const std::string& fields : {json + "," + pattern, pattern + "," + json})
+  for (const std::string& fields :
+       {fmt::format("{},{}", json, pattern), fmt::format("{},{}", pattern, json)})
     EXPECT_EQ(chat(fields).request.constraint->whitespace_pattern, " ?");
   EXPECT_EQ(chat(pattern).request.constraint, std::nullopt);
   for (const char* other :

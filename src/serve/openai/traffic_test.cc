@@ -82,6 +82,7 @@ TEST(OpenAiTraffic, SilentStreamsAreKeptAlive) {
 TEST(OpenAiTraffic, ManyClientsEachGetTheirOwn) {
   TestServer server;
   std::vector<std::thread> clients;
+  clients.reserve(16);
   std::atomic<int> good{0};
   for (int i = 0; i < 16; ++i)
     clients.emplace_back([&, i] {

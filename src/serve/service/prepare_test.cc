@@ -57,7 +57,7 @@ TEST_F(Prepare, LogprobsOfAPromptCountOnceMoreThanChoices) {
   request.params.prompt_logprobs = 4;
   for (const int n : {1, 3}) {
     request.n = n;
-    config_.max_reply_logprobs = 10 * 5 * (n + 1);
+    config_.max_reply_logprobs = int64_t{10} * 5 * (n + 1);
     EXPECT_TRUE(prepare(request)) << n;
     --config_.max_reply_logprobs;
     const auto refused = prepare(request);

@@ -60,7 +60,7 @@ inline std::string tagged_call(const ExpectedCall& call, const std::string& head
                                const std::string& end) {
   std::string out = head + call.name + head_end;
   for (const auto& [name, value] : call.arguments.items())
-    out += key + name + key_end + plain_value(value) + value_end;
+    out.append(key).append(name).append(key_end).append(plain_value(value)).append(value_end);
   return out + end;
 }
 
