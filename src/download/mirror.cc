@@ -30,14 +30,14 @@ constexpr const char* kCommonFiles[] = {"config.json",
                                         "model.safetensors"};
 constexpr char kIndex[] = "model.safetensors.index.json";
 
-// What a mirror says of a model that needs leave, or that there is not: it may not tell which.
-bool is_closed(int status) { return status == 401 || status == 403; }
+// Hubs answer so for a model that needs authorization, and some for one that does not exist.
+bool is_unauthorized(int status) { return status == 401 || status == 403; }
 
 std::string answered(const fetch::Url& url, int status) {
   return fmt::format("{} answered {}{}", url.text(), status,
-                     is_closed(status)
-                         ? "; check the model's name, and give --token-file if the model "
-                           "needs leave"
+                     is_unauthorized(status)
+                         ? "; check the model's name, and give --token-file if it needs "
+                           "authorization"
                          : "");
 }
 
@@ -149,9 +149,11 @@ Result<std::vector<RemoteFile>> Mirror::probe() {
     files.insert(files.end(), (*shards).begin(), (*shards).end());
   }
   if (files.empty())
-    return Error{Code::kNotFound,
-                 fmt::format("{} has no model {} (revision {})", config_.base.text(), config_.model,
-                             config_.revision)};
+    return Error{
+        Code::kNotFound,
+        fmt::format("{} has no model {} (revision {}) that it shows; give --token-file if it "
+                    "needs authorization",
+                    config_.base.text(), config_.model, config_.revision)};
   return files;
 }
 

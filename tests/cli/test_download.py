@@ -146,7 +146,7 @@ def test_a_hub_without_a_list(mirror, tmp_path):
     assert missing.returncode == 1 and "has no model org/m" in missing.stderr
 
 
-def test_a_model_that_needs_leave(mirror, tmp_path):
+def test_a_model_that_needs_authorization(mirror, tmp_path):
     mirror.refusals["/api/models/org/m/revision/main"] = 401
     closed = download(mirror, tmp_path / "m")
     assert closed.returncode == 1

@@ -76,7 +76,7 @@ TEST_P(VectorsOfAmx, MultiplyPlainPanelsAsTilesDo) {
 }
 
 TEST_P(VectorsOfAmx, MultiplyCodesAsTilesDo) {
-  constexpr int64_t kLines = 37;  // of which tiles take 8 or 4 at once
+  constexpr int64_t kLines = 37;  // a tile takes 8 or 4 of them at once
   std::mt19937 rng(5);
   std::vector<uint32_t> words(kLines * kBand * kPanel);
   for (uint32_t& word : words) word = static_cast<uint32_t>(rng());

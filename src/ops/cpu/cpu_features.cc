@@ -79,15 +79,15 @@ Kernels kernels_for(Isa isa) {
   k.expand_bf16 = intel ? expand_avx512bf16_intel : expand_avx512bf16;
   if (isa == Isa::kAvx512Bf16) {
     k.gemm_bf16 = gemm_bf16_avx512bf16;
-    k.few_rows_bf16 = intel ? few_rows_avx512bf16_intel : few_rows_avx512bf16;
-    k.few_rows_at_once = kFewRowsBf16;
+    k.code_rows_bf16 = intel ? few_rows_avx512bf16_intel : few_rows_avx512bf16;
+    k.code_rows_at_once = kFewRowsBf16;
     // Twice as many rows read the panels twice, the second time from the cache.
-    k.most_few_rows = 2 * kFewRowsBf16;
+    k.most_code_rows = 2 * kFewRowsBf16;
     return k;
   }
   k.gemm_bf16 = gemm_bf16_amx;
-  k.few_rows_bf16 = code_rows_amx;
-  k.few_rows_at_once = k.most_few_rows = std::numeric_limits<int>::max();
+  k.code_rows_bf16 = code_rows_amx;
+  k.code_rows_at_once = k.most_code_rows = std::numeric_limits<int>::max();
   k.int_rows = int_rows_amx;
   return k;
 }

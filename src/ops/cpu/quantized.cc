@@ -216,8 +216,8 @@ void CpuOps::code_span(const CodeTask& t, const Span& span, int first, int count
 
 CpuOps::RowsKernel CpuOps::rows_kernel(const Operand& a, int64_t rows) const {
   if (a.integers) return {kernels_.int_rows, rows};
-  if (rows > (a.narrow ? kernels_.most_few_rows : kFewRows)) return {};
-  if (a.narrow) return {kernels_.few_rows_bf16, kernels_.few_rows_at_once};
+  if (rows > (a.narrow ? kernels_.most_code_rows : kFewRows)) return {};
+  if (a.narrow) return {kernels_.code_rows_bf16, kernels_.code_rows_at_once};
   return {kernels_.few_rows_f32, kFewRows};
 }
 

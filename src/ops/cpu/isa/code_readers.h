@@ -1,14 +1,9 @@
 // ops/cpu/isa/code_readers.h -- lines of codes as lines of bf16, by instructions for bytes and
 // bf16.
 #pragma once
-// GCC 12 takes the deliberately undefined sources of its own intrinsics for mistakes.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
 #include <stdint.h>
 
+#include "ops/cpu/isa/intrinsics.h"
 #include "ops/cpu/isa/kernels.h"
 
 namespace skiff::cpu {

@@ -1,13 +1,8 @@
-// GCC 12 takes the deliberately undefined sources of its own intrinsics for mistakes.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
-
 #include "ops/cpu/isa/bands.h"
 #include "ops/cpu/isa/code_readers.h"
+#include "ops/cpu/isa/intrinsics.h"
 #include "ops/cpu/isa/pair_tiles.h"
+#include "ops/cpu/isa/scaled_sums.h"
 
 namespace skiff::cpu {
 namespace {
@@ -23,24 +18,15 @@ struct Bf16Tiles {
   }
 };
 
-constexpr int64_t kBlockTiles = 8;  // of one panel, whose values all rows meet in the first cache
+// The values of so many tiles of each panel stay in the first cache while all rows meet them.
+constexpr int64_t kBlockTiles = 8;
 using Sums = PairSums<float>;
 using Lines = PairLines<kBlockTiles>;
 
 void add_scaled(const CodeRows& g, const Part& t, const CodeSum& s, const Sums& sums, bool opens) {
-  for (int64_t r = 0; r < t.rows; ++r) {
-    const float number = g.values ? g.values[(t.row + r) * g.value_stride + s.value] : 1;
-    const __m512 row = _mm512_set1_ps(g.minimum ? -number : number);
-    for (int64_t p = 0; p < 2; ++p) {
-      const int64_t at = ((t.panel + p) * g.groups + s.group - g.sums->group) * kPanel;
-      __m512 v =
-          _mm512_mul_ps(_mm512_load_ps(sums.at[r] + p * kPanel), _mm512_loadu_ps(g.scale + at));
-      v = g.minimum ? _mm512_fmadd_ps(row, _mm512_loadu_ps(g.minimum + at), v)
-                    : _mm512_mul_ps(v, row);
-      float* c = g.c + ((t.row + r) * g.panels + t.panel + p) * kPanel;
-      _mm512_storeu_ps(c, opens ? v : _mm512_add_ps(_mm512_loadu_ps(c), v));
-    }
-  }
+  for (int64_t r = 0; r < t.rows; ++r)
+    for (int64_t p = 0; p < 2; ++p)
+      add_scaled(g, s, t.row + r, t.panel + p, _mm512_load_ps(sums.at[r] + p * kPanel), opens);
 }
 
 template <class Reader>

@@ -1,13 +1,9 @@
-// GCC 12 takes the deliberately undefined sources of its own intrinsics for mistakes.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
 #include <string.h>
 
 #include "ops/cpu/isa/bands.h"
 #include "ops/cpu/isa/code_readers.h"
+#include "ops/cpu/isa/intrinsics.h"
+#include "ops/cpu/isa/scaled_sums.h"
 
 namespace skiff::cpu {
 namespace {
@@ -52,17 +48,8 @@ void few_rows_sum(const CodeRows& g, int first, const CodeSum& s, bool opens,
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    const float number = g.values ? g.values[r * g.value_stride + s.value] : 1;
-    const __m512 row = _mm512_set1_ps(g.minimum ? -number : number);
 #pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) {
-      const int64_t at = ((first + p) * g.groups + s.group - g.sums->group) * kPanel;
-      __m512 v = _mm512_mul_ps(sum[r][p], _mm512_loadu_ps(g.scale + at));
-      v = g.minimum ? _mm512_fmadd_ps(row, _mm512_loadu_ps(g.minimum + at), v)
-                    : _mm512_mul_ps(v, row);
-      float* c = g.c + (int64_t{r} * g.panels + first + p) * kPanel;
-      _mm512_storeu_ps(c, opens ? v : _mm512_add_ps(_mm512_loadu_ps(c), v));
-    }
+    for (int p = 0; p < P; ++p) add_scaled(g, s, r, first + p, sum[r][p], opens);
   }
 }
 

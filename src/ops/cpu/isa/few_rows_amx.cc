@@ -1,13 +1,9 @@
-// GCC 12 takes the deliberately undefined sources of its own intrinsics for mistakes.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
 #include <string.h>
 
 #include "ops/cpu/isa/bands.h"
 #include "ops/cpu/isa/code_readers.h"
+#include "ops/cpu/isa/intrinsics.h"
+#include "ops/cpu/isa/scaled_sums.h"
 
 namespace skiff::cpu {
 namespace {
@@ -231,18 +227,8 @@ void code_panels(const CodeRows& g, int first, const CodeSum& s, bool opens, con
   multiply_flushing<R, P>({g.b + place.first + s.line * place.step, place.step, kPanel, s.lines,
                            static_cast<const uint16_t*>(g.a) + s.begin, g.lda},
                           pairs, sums);
-  for (int r = 0; r < R; ++r) {
-    const float number = g.values ? g.values[r * g.value_stride + s.value] : 1;
-    const __m512 row = _mm512_set1_ps(g.minimum ? -number : number);
-    for (int p = 0; p < P; ++p) {
-      const int64_t at = ((first + p) * g.groups + s.group - g.sums->group) * kPanel;
-      __m512 v = _mm512_mul_ps(sums[r][p], _mm512_loadu_ps(g.scale + at));
-      v = g.minimum ? _mm512_fmadd_ps(row, _mm512_loadu_ps(g.minimum + at), v)
-                    : _mm512_mul_ps(v, row);
-      float* c = g.c + (int64_t{r} * g.panels + first + p) * kPanel;
-      _mm512_storeu_ps(c, opens ? v : _mm512_add_ps(_mm512_loadu_ps(c), v));
-    }
-  }
+  for (int r = 0; r < R; ++r)
+    for (int p = 0; p < P; ++p) add_scaled(g, s, r, first + p, sums[r][p], opens);
 }
 
 template <int R, class Pairs>

@@ -1,13 +1,9 @@
-// GCC 12 takes the deliberately undefined sources of its own intrinsics for mistakes.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
 #include <string.h>
 
 #include "ops/cpu/isa/bands.h"
+#include "ops/cpu/isa/intrinsics.h"
 #include "ops/cpu/isa/pair_tiles.h"
+#include "ops/cpu/isa/scaled_sums.h"
 
 namespace skiff::cpu {
 namespace {
@@ -27,7 +23,8 @@ struct SignedByUnsigned {
 
 // Up to this number of rows, reading codes takes longer than multiplying them by VPDPBUSD.
 constexpr int kFewIntRows = 8;
-constexpr int64_t kBlockTiles = 16;  // of one panel, which all rows meet before the next block
+// All rows meet so many tiles of each panel before the next ones.
+constexpr int64_t kBlockTiles = 16;
 using Sums = PairSums<int32_t>;
 using Lines = PairLines<kBlockTiles>;
 
@@ -71,23 +68,18 @@ PairTiles nibbles_of(const PairCodes& l, Lines& out) {
 
 void add_scaled(const CodeRows& g, const Part& t, const CodeSum& s, const Sums& sums, bool opens) {
   for (int64_t r = 0; r < t.rows; ++r) {
-    const float* values = g.values + (t.row + r) * g.value_stride;
-    const __m512i offset = _mm512_set1_epi32(g.offset * static_cast<int32_t>(values[s.inputs]));
-    const __m512 row_scale = _mm512_set1_ps(values[s.value]);
+    const float inputs = g.values[(t.row + r) * g.value_stride + s.inputs];
+    const __m512i offset = _mm512_set1_epi32(g.offset * static_cast<int32_t>(inputs));
     for (int64_t p = 0; p < 2; ++p) {
-      const int64_t at = ((t.panel + p) * g.groups + s.group - g.sums->group) * kPanel;
       const __m512i sum = _mm512_sub_epi32(_mm512_load_si512(sums.at[r] + p * kPanel), offset);
-      __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_loadu_ps(g.scale + at));
-      v = _mm512_mul_ps(v, row_scale);
-      float* c = g.c + ((t.row + r) * g.panels + t.panel + p) * kPanel;
-      _mm512_storeu_ps(c, opens ? v : _mm512_add_ps(_mm512_loadu_ps(c), v));
+      add_scaled(g, s, t.row + r, t.panel + p, _mm512_cvtepi32_ps(sum), opens);
     }
   }
 }
 
 template <bool kNibbles>
 void int_rows(const CodeRows& g) {
-  constexpr int64_t kInputs = kNibbles ? 8 : 4;  // of a line
+  constexpr int64_t kLineInputs = kNibbles ? 8 : 4;
   Sums sums;
   Lines lines;
   int64_t configured = 0;
@@ -98,7 +90,7 @@ void int_rows(const CodeRows& g) {
       for (int64_t i = 0; i < s.lines;) {
         const PairCodes codes = {first + (s.line + i) * step, step, s.lines - i, ahead};
         const PairTiles tiles = kNibbles ? nibbles_of(codes, lines) : bytes_of(codes, lines);
-        multiply<SignedByUnsigned>({a + i * kInputs, g.lda, part.rows}, tiles, sums, i > 0,
+        multiply<SignedByUnsigned>({a + i * kLineInputs, g.lda, part.rows}, tiles, sums, i > 0,
                                    configured);
         i += tiles.count * kTile / (kNibbles ? 2 : 1);
       }

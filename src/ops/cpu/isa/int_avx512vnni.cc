@@ -1,12 +1,8 @@
-// GCC 12 takes the deliberately undefined sources of its own intrinsics for mistakes.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
 #include <string.h>
 
 #include "ops/cpu/isa/bands.h"
+#include "ops/cpu/isa/intrinsics.h"
+#include "ops/cpu/isa/scaled_sums.h"
 
 namespace skiff::cpu {
 namespace {
@@ -96,16 +92,9 @@ void multiply(const Tile& t, const CodeSum& s, bool opens) {
   }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) {
-    const __m512 scale = _mm512_set1_ps(g.values[(t.row + r) * g.value_stride + s.value]);
 #pragma GCC unroll 4
-    for (int p = 0; p < P; ++p) {
-      const int64_t at = ((t.panel + p) * g.groups + s.group - g.sums->group) * kPanel;
-      __m512 v =
-          _mm512_mul_ps(_mm512_cvtepi32_ps((__m512i)sum[r][p]), _mm512_loadu_ps(g.scale + at));
-      v = _mm512_mul_ps(v, scale);
-      float* c = g.c + ((t.row + r) * int64_t{g.panels} + t.panel + p) * kPanel;
-      _mm512_storeu_ps(c, opens ? v : _mm512_add_ps(_mm512_loadu_ps(c), v));
-    }
+    for (int p = 0; p < P; ++p)
+      add_scaled(g, s, t.row + r, t.panel + p, _mm512_cvtepi32_ps((__m512i)sum[r][p]), opens);
   }
 }
 

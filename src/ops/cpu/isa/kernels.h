@@ -67,7 +67,7 @@ constexpr int kFewRows = 4, kFewRowsBf16 = 8, kFewRowsAmx = 4;
 struct CodeRows {
   const void* a = nullptr;  // [rows][lda] f32, bf16, or what write_integers() wrote
   int64_t lda = 0;
-  int rows = 0;  // at most kFewRows, or few_rows_at_once for bf16; any number for integers
+  int rows = 0;  // at most kFewRows, or code_rows_at_once for bf16; any number for integers
   const uint32_t* b = nullptr;  // the first band
   int64_t panel_words = 0;      // of one panel
   int panels = 0;               // whole bands; even
@@ -157,9 +157,9 @@ struct Kernels {
   void (*expand_bf16)(void* to, const CodeLines& from, Codes codes);
   void (*few_rows_f32)(const CodeRows&);
   // The sums of gemm_bf16, where bf16_operand is set. Faster than expanding codes for it up to
-  // most_few_rows, of which a call takes at most few_rows_at_once. With AMX it takes any number.
-  void (*few_rows_bf16)(const CodeRows&);
-  int few_rows_at_once, most_few_rows;
+  // most_code_rows rows, of which a call takes at most code_rows_at_once.
+  void (*code_rows_bf16)(const CodeRows&);
+  int code_rows_at_once, most_code_rows;
   void (*scaled_sum)(const ScaledSum&);
   // Writes n integers within [-128, 127] as elements of int_bytes bytes in the order in which
   // int_rows() reads them: whole lines of codes, filled up with zeros, and at most 16 elements

@@ -53,61 +53,38 @@ inline void prefetch_behind(const uint8_t* tile, const PairTiles& b) {
     _mm_prefetch(reinterpret_cast<const char*>(tile) + i * b.stride + b.ahead, _MM_HINT_T1);
 }
 
-// Up to kTile rows. Kind names the instruction.
-template <class Kind, bool kAsk, class Sum>
-void multiply_top(const OperandRows& a, const PairTiles& b, Sum (*sums)[kPairColumns], bool add) {
-  constexpr int kStride = sizeof sums[0];
-  if (add) {
-    _tile_loadd(0, sums[0], kStride);
-    _tile_loadd(1, sums[0] + kTile, kStride);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-  }
-  for (int64_t i = 0; i < b.count; ++i) {
-    const int64_t line = i * kTile * b.stride;
-    if constexpr (kAsk) prefetch_behind(b.panel[0] + line, b);
-    if constexpr (kAsk) prefetch_behind(b.panel[1] + line, b);
-    _tile_loadd(4, a.first + i * kTileBytes, a.stride);
-    _tile_loadd(6, b.panel[0] + line, b.stride);
-    _tile_loadd(7, b.panel[1] + line, b.stride);
-    Kind::top();
-  }
-  _tile_stored(0, sums[0], kStride);
-  _tile_stored(1, sums[0] + kTile, kStride);
-}
-
-// More rows, up to kTileRows.
-template <class Kind, bool kAsk, class Sum>
-void multiply_both(const OperandRows& a, const PairTiles& b, Sum (*sums)[kPairColumns], bool add) {
+// Up to kTile rows or, with kBoth, more, up to kTileRows. Kind names the instruction.
+template <class Kind, bool kBoth, class Sum>
+void multiply_rows(const OperandRows& a, const PairTiles& b, Sum (*sums)[kPairColumns], bool add,
+                   bool ask) {
   constexpr int kStride = sizeof sums[0];
   const uint8_t* bottom = a.first + kTile * a.stride;
   if (add) {
     _tile_loadd(0, sums[0], kStride);
     _tile_loadd(1, sums[0] + kTile, kStride);
-    _tile_loadd(2, sums[kTile], kStride);
-    _tile_loadd(3, sums[kTile] + kTile, kStride);
+    if constexpr (kBoth) _tile_loadd(2, sums[kTile], kStride);
+    if constexpr (kBoth) _tile_loadd(3, sums[kTile] + kTile, kStride);
   } else {
     _tile_zero(0);
     _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    if constexpr (kBoth) _tile_zero(2);
+    if constexpr (kBoth) _tile_zero(3);
   }
   for (int64_t i = 0; i < b.count; ++i) {
     const int64_t line = i * kTile * b.stride;
-    if constexpr (kAsk) prefetch_behind(b.panel[0] + line, b);
-    if constexpr (kAsk) prefetch_behind(b.panel[1] + line, b);
+    if (ask) prefetch_behind(b.panel[0] + line, b);
+    if (ask) prefetch_behind(b.panel[1] + line, b);
     _tile_loadd(4, a.first + i * kTileBytes, a.stride);
     _tile_loadd(6, b.panel[0] + line, b.stride);
-    _tile_loadd(5, bottom + i * kTileBytes, a.stride);
+    if constexpr (kBoth) _tile_loadd(5, bottom + i * kTileBytes, a.stride);
     _tile_loadd(7, b.panel[1] + line, b.stride);
     Kind::top();
-    Kind::bottom();
+    if constexpr (kBoth) Kind::bottom();
   }
   _tile_stored(0, sums[0], kStride);
   _tile_stored(1, sums[0] + kTile, kStride);
-  _tile_stored(2, sums[kTile], kStride);
-  _tile_stored(3, sums[kTile] + kTile, kStride);
+  if constexpr (kBoth) _tile_stored(2, sums[kTile], kStride);
+  if constexpr (kBoth) _tile_stored(3, sums[kTile] + kTile, kStride);
 }
 
 // Multiplies at most kRowsAtOnce rows; with `add`, sums go on. `configured` is how many rows tiles
@@ -120,13 +97,9 @@ void multiply(const OperandRows& a, const PairTiles& b, PairSums<Sum>& sums, boo
     if (rows != configured) configure_tiles(rows);
     configured = rows;
     const OperandRows some = {a.first + r * a.stride, a.stride, rows};
-    const bool ask = b.ahead != 0 && r == 0;
-    if (rows > kTile)
-      (ask ? multiply_both<Kind, true, Sum> : multiply_both<Kind, false, Sum>)(some, b, sums.at + r,
-                                                                               add);
-    else
-      (ask ? multiply_top<Kind, true, Sum> : multiply_top<Kind, false, Sum>)(some, b, sums.at + r,
-                                                                             add);
+    (rows > kTile
+         ? multiply_rows<Kind, true, Sum>
+         : multiply_rows<Kind, false, Sum>)(some, b, sums.at + r, add, b.ahead != 0 && r == 0);
   }
 }
 

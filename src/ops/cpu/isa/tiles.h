@@ -1,7 +1,8 @@
 // ops/cpu/isa/tiles.h -- the shapes of AMX tiles in products of up to 32 rows and two panels.
 #pragma once
-#include <immintrin.h>
 #include <stdint.h>
+
+#include "ops/cpu/isa/intrinsics.h"
 
 namespace skiff::cpu {
 namespace {

@@ -1,13 +1,9 @@
 // ops/cpu/isa/vec_avx512.h -- sixteen floats, AVX-512 F, BW, DQ and VL.
 #pragma once
-// GCC 12 takes the deliberately undefined sources of its own intrinsics for mistakes.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
 #include <stdint.h>
 #include <string.h>
+
+#include "ops/cpu/isa/intrinsics.h"
 
 namespace skiff::cpu {
 namespace {
