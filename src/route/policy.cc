@@ -65,7 +65,7 @@ double requests(const Load& load) { return load.running; }
 // What was sent since the report counts as running, so that not all of it goes to one backend.
 double metrics_score(const Load& load) {
   if (load.reported < 0) return load.running;
-  return load.reported + static_cast<double>(load.sent - load.sent_then);
+  return load.reported + static_cast<double>(load.sent - load.sent_before);
 }
 
 class ProcessTokensPolicy : public LeastPolicy {

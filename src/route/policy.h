@@ -15,12 +15,12 @@ namespace skiff::route {
 
 // The work that this router has sent to a backend and that is not done.
 struct Load {
-  int running = 0;        // requests under way
-  int64_t tokens = 0;     // tokens of their prompts
-  int64_t waiting = 0;    // prompt tokens of those that have not begun to answer
-  double reported = -1;   // running + 10 x waiting by the backend's metrics; negative: unknown
-  int64_t sent = 0;       // requests in all, ...
-  int64_t sent_then = 0;  // ... and when the metrics were asked for
+  int running = 0;          // requests under way
+  int64_t tokens = 0;       // tokens of their prompts
+  int64_t waiting = 0;      // prompt tokens of those that have not begun to answer
+  double reported = -1;     // running + 10 x waiting by the backend's metrics; negative: unknown
+  int64_t sent = 0;         // requests that the backend was ever given
+  int64_t sent_before = 0;  // `sent` when the metrics behind `reported` were asked for
 };
 
 struct Candidate {

@@ -52,9 +52,9 @@ TEST(Policy, LeastOfItsNumber) {
   reported[1].load.reported = 12;
   EXPECT_EQ(policy("fd_metrics_score")->choose(reported, 10), 1u);
   reported[1].load.sent = 30;  // since the report
-  reported[1].load.sent_then = 20;
+  reported[1].load.sent_before = 20;
   EXPECT_EQ(policy("fd_metrics_score")->choose(reported, 10), 0u);
-  reported[1].load.sent_then = 29;
+  reported[1].load.sent_before = 29;
   EXPECT_EQ(policy("fd_metrics_score")->choose(reported, 10), 1u);
 }
 

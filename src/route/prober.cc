@@ -149,7 +149,7 @@ void Prober::ask_load(const std::shared_ptr<Backend>& backend) {
   const int64_t sent = backend->load.sent;
   get_text(core_, backend, "/metrics", [backend, sent](int status, const std::string& text) {
     backend->load.reported = status == 200 ? load_score(text) : -1;
-    backend->load.sent_then = sent;
+    backend->load.sent_before = sent;
   });
 }
 
