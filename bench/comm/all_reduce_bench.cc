@@ -1,11 +1,12 @@
 // bench/comm/all_reduce_bench.cc -- the fused all-reduce, residual and norm of ranks on CUDA
-// devices, beside NCCL's all-reduce followed by the same norm. Each call depends on the one before.
+// devices, each rank sending all rows to all ranks or to their owners, beside NCCL's all-reduce
+// followed by the same norm. Each call depends on the one before.
 //
 // bench_all_reduce [--ranks N] [--cols C] [--replays R] [--no-nccl]
 //
-// First every size is checked: the ranks' results are equal bit for bit and, for both ways, near
-// each other. --replays R then replays one recorded call R times while another thread allocates and
-// frees page-locked memory, and reports the time of each.
+// First every size is checked: the results of the ranks and of our two ways are equal bit for bit,
+// and NCCL's are near them. --replays R then replays one recorded call R times while another thread
+// allocates and frees page-locked memory, and reports the time of each.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 #include <nccl.h>
@@ -16,6 +17,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <thread>
@@ -88,8 +90,10 @@ struct Rank {
   const std::vector<float> delta_values, residual_values;
 };
 
+enum class Way { kToAll, kToOwners, kNccl };
+
 struct Ways {
-  comm::Communicator& ours;
+  comm::Communicator &to_all, &to_owners;
   ncclComm_t nccl;
 };
 
@@ -100,8 +104,10 @@ void need(ncclResult_t result) {
   }
 }
 
-void call(const Ways& ways, bool nccl, Rank& rank, Tensor to, Tensor from) {
-  if (!nccl) return ways.ours.reduce_add_norm(to, rank.residual, from, rank.norm(), rank.ops);
+void call(const Ways& ways, Way way, Rank& rank, Tensor to, Tensor from) {
+  if (way != Way::kNccl)
+    return (way == Way::kToAll ? ways.to_all : ways.to_owners)
+        .reduce_add_norm(to, rank.residual, from, rank.norm(), comm::ResidualUse::kSums, rank.ops);
   const cudaStream_t stream = static_cast<cuda::CudaOps&>(rank.ops).queue();
   need(ncclAllReduce(from.data, from.data, static_cast<size_t>(from.elements()), ncclBfloat16,
                      ncclSum, ways.nccl, stream));
@@ -117,8 +123,10 @@ class Bench {
  public:
   explicit Bench(const Options& options)
       : options_(options),
-        group_(0, options.ranks),
-        meshes_(group_.make_meshes()),
+        all_(0, options.ranks, std::numeric_limits<int64_t>::max()),
+        owners_(0, options.ranks, 0),
+        to_all_(all_.make_meshes()),
+        to_owners_(owners_.make_meshes()),
         nccl_(static_cast<size_t>(options.ranks)),
         barrier_(options.ranks) {
     for (int rank = 0; rank < options.ranks; ++rank)
@@ -128,17 +136,16 @@ class Bench {
                options.ranks, options.cols, kCalls, kRounds);
   }
 
+  // Fewer rows than ranks have no owners: the way to all ranks serves them.
   void table() {
-    fmt::print("{:>10} {:>9} {:>9} {:>7} {:>15}\n", "bytes", "ours us", "NCCL us", "ratio",
-               "ours GB/s a way");
+    fmt::print("{:>10} {:>10} {:>13} {:>9} {:>7}\n", "bytes", "to all us", "to owners us",
+               "NCCL us", "ratio");
     for (int64_t rows = 1; rows * options_.cols * 2 <= (int64_t{64} << 20); rows *= 2) {
-      const Measured ours = measure(rows, false);
-      const Measured nccl = options_.nccl ? measure(rows, true) : ours;
-      check(ours, nccl);
-      const double bytes = static_cast<double>(rows * options_.cols) * 2;
-      fmt::print("{:>10} {:>9.2f} {:>9.2f} {:>7.2f} {:>15.1f}\n", rows * options_.cols * 2, ours.us,
-                 options_.nccl ? nccl.us : 0.0, nccl.us / ours.us,
-                 bytes * (options_.ranks - 1) / ours.us / 1e3);
+      const Measured all = measure(rows, Way::kToAll), owners = measure(rows, Way::kToOwners);
+      const Measured nccl = options_.nccl ? measure(rows, Way::kNccl) : all;
+      check(all, owners, nccl);
+      fmt::print("{:>10} {:>10.2f} {:>13.2f} {:>9.2f} {:>7.2f}\n", rows * options_.cols * 2, all.us,
+                 owners.us, options_.nccl ? nccl.us : 0.0, nccl.us / std::min(all.us, owners.us));
     }
   }
 
@@ -156,7 +163,7 @@ class Bench {
     on_all(
         [&](int index, Rank& rank, const Ways& ways) {
           const ReplayKey key{.rows = 9999, .rows_per_seq = 1, .variant = 1};
-          const auto work = [&] { call(ways, false, rank, rank.b, rank.a); };
+          const auto work = [&] { call(ways, Way::kToAll, rank, rank.b, rank.a); };
           rank.ops.replay(key, work);
           barrier_.arrive_and_wait();
           for (int64_t i = 0; i < options_.replays; ++i) {
@@ -175,7 +182,10 @@ class Bench {
                seconds / static_cast<double>(options_.replays) * 1e6);
   }
 
-  void begin_service() { group_.begin_service(); }
+  void begin_service() {
+    all_.begin_service();
+    owners_.begin_service();
+  }
 
  private:
   template <class F>
@@ -187,26 +197,27 @@ class Bench {
         ops_[at]->bind_thread();
         Rank rank(index, rows, options_.cols, *ops_[at]);
         barrier_.arrive_and_wait();
-        work(index, rank, Ways{*meshes_[at].tp, nccl_[at]});
+        work(index, rank, Ways{*to_all_[at].tp, *to_owners_[at].tp, nccl_[at]});
       });
     for (std::thread& thread : threads) thread.join();
   }
 
-  Measured measure(int64_t rows, bool nccl) {
+  Measured measure(int64_t rows, Way way) {
     const auto ranks = static_cast<size_t>(options_.ranks);
     Measured out{.results = std::vector<std::vector<uint16_t>>(ranks)};
     std::vector<double> us(ranks);
     on_all(
         [&](int index, Rank& rank, const Ways& ways) {
-          call(ways, nccl, rank, rank.b, rank.a);
+          call(ways, way, rank, rank.b, rank.a);
           out.results[static_cast<size_t>(index)] = rank.result();
           rank.reset();
-          const ReplayKey key{
-              .rows = static_cast<int>(rows), .rows_per_seq = 1, .variant = nccl ? 3 : 2};
+          const ReplayKey key{.rows = static_cast<int>(rows),
+                              .rows_per_seq = 1,
+                              .variant = 2 + static_cast<int>(way)};
           const auto work = [&] {
             for (int i = 0; i < kCalls; i += 2) {
-              call(ways, nccl, rank, rank.b, rank.a);
-              call(ways, nccl, rank, rank.a, rank.b);
+              call(ways, way, rank, rank.b, rank.a);
+              call(ways, way, rank, rank.a, rank.b);
             }
           };
           rank.ops.replay(key, work);
@@ -231,15 +242,17 @@ class Bench {
 
   // NCCL rounds a sum of bf16 once for each rank that it adds, so the norms may differ by a few
   // steps of bf16, which are 2^-8 of values around 1.
-  static void check(const Measured& ours, const Measured& nccl) {
+  static void check(const Measured& ours, const Measured& owners, const Measured& nccl) {
     const auto value = [](uint16_t x) {
       return std::bit_cast<float>(static_cast<uint32_t>(x) << 16);
     };
     for (const auto& result : ours.results)
       if (result != ours.results[0]) fail("ranks differ");
+    for (const auto& result : owners.results)
+      if (result != ours.results[0]) fail("owners give other bits");
     for (size_t i = 0; i < ours.results[0].size(); ++i) {
       const float a = value(ours.results[0][i]), b = value(nccl.results[0][i]);
-      if (!(std::abs(a - b) <= 0.03f * (1 + std::abs(a)))) fail("the two ways differ");
+      if (!(std::abs(a - b) <= 0.03f * (1 + std::abs(a)))) fail("NCCL's sums differ");
     }
   }
   static void fail(const char* why) {
@@ -248,8 +261,8 @@ class Bench {
   }
 
   const Options options_;
-  DeviceGroup group_;
-  std::vector<comm::Mesh> meshes_;
+  DeviceGroup all_, owners_;
+  std::vector<comm::Mesh> to_all_, to_owners_;
   std::vector<ncclComm_t> nccl_;
   std::vector<std::unique_ptr<Ops>> ops_;
   std::barrier<> barrier_;

@@ -19,6 +19,10 @@ struct GroupEnded : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Who reads a residual behind the sum that was added to it: only later sums, over the same rows, or
+// other operations, too.
+enum class ResidualUse { kSums, kAny };
+
 // All ranks of a group call the same collectives in the same order. A collective belongs to the
 // queue of the Ops that it is given: it sees the results of that Ops' earlier operations, and later
 // operations see its result. Tensors lie where that Ops computes. Sums are taken in float32, one
@@ -36,9 +40,11 @@ class Communicator {
   virtual void all_gather(Tensor out, Tensor x, Ops& ops) = 0;
 
   // residual += sum of delta over ranks; out = norm(residual). A group overrides it to be faster,
-  // or to add the sum before it is rounded to the dtype of delta.
+  // or to add the sum before it is rounded to the dtype of delta. With kSums a rank may leave rows
+  // of the residual as they were that another rank adds to; then all sums over these rows have the
+  // same shape and the same use.
   virtual void reduce_add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm,
-                               Ops& ops) {
+                               ResidualUse /*use*/, Ops& ops) {
     all_reduce(delta, ops);
     ops.add_norm(out, residual, delta, norm);
   }

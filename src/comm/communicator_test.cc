@@ -59,7 +59,8 @@ TEST(Communicator, ASumOverRanksIsAddedBeforeTheNorm) {
   for (float& value : twice) value *= 2;
   std::vector<float> residual = random_values(5, kRows * kCols), want_residual = residual;
   std::vector<float> out(delta.size(), -1), want(delta.size(), -2);
-  Doubling().reduce_add_norm(rows_of(out), rows_of(residual), rows_of(delta), norm, *ops);
+  Doubling().reduce_add_norm(rows_of(out), rows_of(residual), rows_of(delta), norm,
+                             ResidualUse::kAny, *ops);
   ops->add_norm(rows_of(want), rows_of(want_residual), rows_of(twice), norm);
   EXPECT_EQ(out, want);
   EXPECT_EQ(residual, want_residual);

@@ -198,7 +198,7 @@ class Nodes::Rank final : public Communicator {
     ops.copy(x, sums_of(Collective::kReduce, x, ops));
   }
   void reduce_add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm,
-                       Ops& ops) override {
+                       ResidualUse /*use*/, Ops& ops) override {
     const Tensor sums = sums_of(Collective::kReduceAddNorm, delta, ops);
     for (int64_t r = 0; r < sums.rows(); ++r)
       for (int64_t c = 0; c < sums.cols(); ++c) residual.row<float>(r)[c] += sums.row<float>(r)[c];

@@ -115,7 +115,8 @@ std::vector<float> collectives(Communicator& group, Ops& ops) {
     std::vector<float> weight = random_values(1, kCols), residual = random_values(2, rows * kCols),
                        out(residual.size()), delta = random_values(rank + 20, rows * kCols);
     const Norm norm{.weight = host_tensor(weight.data(), DType::kF32, {kCols}), .eps = 1e-5f};
-    group.reduce_add_norm(matrix(out), matrix(residual), matrix(delta), norm, ops);
+    group.reduce_add_norm(matrix(out), matrix(residual), matrix(delta), norm, ResidualUse::kAny,
+                          ops);
     all.insert(all.end(), out.begin(), out.end());
     all.insert(all.end(), residual.begin(), residual.end());
 

@@ -29,7 +29,7 @@ class Threads final : public Communicator {
   }
 
   void reduce_add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm,
-                       Ops& ops) override {
+                       ResidualUse /*use*/, Ops& ops) override {
     const Shown all = meet(Collective::kReduceAddNorm, on_host(delta, ops));
     for_each_sum(all, delta, [&](int64_t r, const std::vector<float>& sum) {
       float* to = residual.row<float>(r);

@@ -133,7 +133,8 @@ TEST_P(ThreadsTest, ASumIsAddedBeforeTheNorm) {
     const Norm norm{.weight = host_tensor(weight.data(), DType::kF32, {kCols}), .eps = 1e-5f};
     Values sum = sum_of(size, residual.size());
     ops.add_norm(matrix(want), matrix(want_residual), matrix(sum), norm);
-    group.reduce_add_norm(matrix(out), matrix(residual), matrix(delta), norm, ops);
+    group.reduce_add_norm(matrix(out), matrix(residual), matrix(delta), norm, ResidualUse::kAny,
+                          ops);
     EXPECT_EQ(out, want);
     EXPECT_EQ(residual, want_residual);
   });
@@ -229,7 +230,7 @@ TEST(Threads, OneIsLikeSolo) {
   std::vector<Values> results;
   for (Communicator* c : {one[0].tp.get(), group[0].get()}) {
     Values residual = random_values(3, kCols), out(kCols), x = delta;
-    c->reduce_add_norm(matrix(out), matrix(residual), matrix(x), norm, *ops);
+    c->reduce_add_norm(matrix(out), matrix(residual), matrix(x), norm, ResidualUse::kAny, *ops);
     results.push_back(residual);
     results.push_back(out);
   }

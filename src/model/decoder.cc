@@ -168,7 +168,10 @@ Tensor Decoder::beside(Tensor residual, Tensor tokens, Arena& arena) {
 
 void Decoder::settle(Tensor x, Tensor residual, const Delta& delta, const Norm& norm) {
   if (delta.owed) {
-    delta.owed->reduce_add_norm(x, residual, delta.rows, norm, ops_);
+    const bool only_sums = spec_.taps.empty() && !spec_.joins;
+    delta.owed->reduce_add_norm(x, residual, delta.rows, norm,
+                                only_sums ? comm::ResidualUse::kSums : comm::ResidualUse::kAny,
+                                ops_);
   } else {
     ops_.add_norm(x, residual, delta.rows, norm);
   }

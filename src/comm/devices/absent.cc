@@ -6,7 +6,7 @@ namespace skiff::devices {
 
 struct DeviceGroup::Shared {};
 
-DeviceGroup::DeviceGroup(int /*first_device*/, int /*size*/) {
+DeviceGroup::DeviceGroup(int /*first_device*/, int /*size*/, int64_t /*owners_from*/) {
   fail_load("this skiff was built without CUDA; build it with cmake --preset cuda");
 }
 DeviceGroup::~DeviceGroup() = default;

@@ -31,6 +31,13 @@ bool is_recording(cudaStream_t stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
+int64_t row_bytes(const Tensor& x) {
+  return std::max<int64_t>(1, x.cols() * static_cast<int64_t>(bytes(x.dtype)));
+}
+
+// Rows of which a slot has room for all.
+int64_t most_rows(const Tensor& x) { return static_cast<int64_t>(kSlotBytes) / row_bytes(x); }
+
 }  // namespace
 
 Exchange DeviceGroup::Shared::exchange(int rank) const {
@@ -69,9 +76,8 @@ void DeviceRank::abort(const std::string& why) {
   hosts_->abort(why);
 }
 
-// Starts a collective for as many rows of x at a time as fit a slot: start(row, rows, stream).
 template <class F>
-void DeviceRank::in_pieces(const Tensor& x, Ops& ops, F start) {
+void DeviceRank::in_pieces(const Tensor& x, int64_t most, Ops& ops, F start) {
   shared_->throw_if_ended();
   cuda::CudaOps& own = cuda_ops(ops, shared_->devices[static_cast<size_t>(rank())]);
   const cudaStream_t stream = own.queue();
@@ -81,9 +87,7 @@ void DeviceRank::in_pieces(const Tensor& x, Ops& ops, F start) {
     cuda::check(cudaStreamSynchronize(stream), "waiting for an operation");
     hosts_->least(0);
   };
-  const int64_t row_bytes = x.cols() * static_cast<int64_t>(bytes(x.dtype));
-  const int64_t most = static_cast<int64_t>(kSlotBytes) / std::max<int64_t>(1, row_bytes);
-  SKIFF_CHECK(most > 0, "a row of {} bytes does not fit a slot", row_bytes);
+  SKIFF_CHECK(most > 0, "a row of {} bytes does not fit a slot", row_bytes(x));
   meet();
   for (int64_t row = 0; row < x.rows(); row += most)
     start(row, static_cast<int>(std::min(most, x.rows() - row)), stream);
@@ -91,7 +95,7 @@ void DeviceRank::in_pieces(const Tensor& x, Ops& ops, F start) {
 }
 
 void DeviceRank::all_reduce(Tensor x, Ops& ops) {
-  in_pieces(x, ops, [&](int64_t row, int rows, cudaStream_t stream) {
+  in_pieces(x, most_rows(x), ops, [&](int64_t row, int rows, cudaStream_t stream) {
     start_all_reduce(exchange_, matrix(x.row_range(row, rows)), rows, static_cast<int>(x.cols()),
                      stream);
   });
@@ -100,28 +104,32 @@ void DeviceRank::all_reduce(Tensor x, Ops& ops) {
 void DeviceRank::all_gather(Tensor out, Tensor x, Ops& ops) {
   SKIFF_CHECK_EQ(out.cols(), x.cols() * size());
   SKIFF_CHECK(out.dtype == DType::kF32 && x.dtype == DType::kF32, "only f32 is gathered");
-  in_pieces(x, ops, [&](int64_t row, int rows, cudaStream_t stream) {
+  in_pieces(x, most_rows(x), ops, [&](int64_t row, int rows, cudaStream_t stream) {
     start_all_gather(exchange_, matrix(out.row_range(row, rows)), matrix(x.row_range(row, rows)),
                      rows, static_cast<int>(x.cols()), stream);
   });
 }
 
 void DeviceRank::reduce_add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm,
-                                 Ops& ops) {
+                                 comm::ResidualUse use, Ops& ops) {
   SKIFF_CHECK_EQ(out.rows(), delta.rows());
   SKIFF_CHECK_EQ(residual.cols(), delta.cols());
   SKIFF_CHECK(out.dtype == delta.dtype && residual.dtype == DType::kF32);
-  in_pieces(delta, ops, [&](int64_t row, int rows, cudaStream_t stream) {
+  const bool owners = use == comm::ResidualUse::kSums && delta.rows() >= size() &&
+                      delta.rows() * row_bytes(delta) >= shared_->owners_from;
+  const int64_t most = owners ? most_rows_by_owners(size(), row_bytes(delta)) : most_rows(delta);
+  in_pieces(delta, most, ops, [&](int64_t row, int rows, cudaStream_t stream) {
     const auto part = [&](const Tensor& t) { return matrix(t.row_range(row, rows)); };
-    start_reduce_add_norm(exchange_,
-                          {.out = part(out),
-                           .residual = part(residual),
-                           .delta = part(delta),
-                           .weight = norm.weight.as<float>(),
-                           .eps = norm.eps,
-                           .rows = rows,
-                           .cols = static_cast<int>(delta.cols())},
-                          stream);
+    const auto start = owners && rows >= size() ? start_add_norm_by_owners : start_reduce_add_norm;
+    start(exchange_,
+          {.out = part(out),
+           .residual = part(residual),
+           .delta = part(delta),
+           .weight = norm.weight.as<float>(),
+           .eps = norm.eps,
+           .rows = rows,
+           .cols = static_cast<int>(delta.cols())},
+          stream);
   });
 }
 

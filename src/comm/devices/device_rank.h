@@ -16,9 +16,10 @@ namespace skiff::devices {
 
 // What the ranks of a group have in common. Its memory is freed when the last of them is gone.
 struct DeviceGroup::Shared {
-  Shared(int first_device, int size);
+  Shared(int first_device, int size, int64_t owners_from);
 
   const std::vector<int> devices;                    // by rank
+  const int64_t owners_from;                         // bytes of a sum
   std::vector<std::unique_ptr<SharedMemory>> boxes;  // mailboxes, by rank
   std::vector<Buffer> states;                        // an ExchangeState for each rank
   Buffer signal;                                     // an ExchangeSignal
@@ -42,13 +43,14 @@ class DeviceRank final : public comm::Communicator {
   void all_reduce(Tensor x, Ops& ops) override;
   void all_gather(Tensor out, Tensor x, Ops& ops) override;
   void reduce_add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm,
-                       Ops& ops) override;
+                       comm::ResidualUse use, Ops& ops) override;
   int64_t least(int64_t mine) override { return hosts_->least(mine); }
   void abort(const std::string& why) override;
 
  private:
+  // Starts a collective for at most `most` rows of x at a time: start(row, rows, stream).
   template <class F>
-  void in_pieces(const Tensor& x, Ops& ops, F start);
+  void in_pieces(const Tensor& x, int64_t most, Ops& ops, F start);
 
   const std::shared_ptr<DeviceGroup::Shared> shared_;
   const std::unique_ptr<comm::Communicator> hosts_;

@@ -102,11 +102,15 @@ class Turn {
     last_used_ = last_ == 0 ? state.y : last_ == 1 ? state.z : state.w;
   }
 
-  // Sends words to byte `at` of every other rank's slot.
+  // Sends words to byte `at` of this rank's slot in the mailbox of rank `to`, and of all others.
+  template <class W>
+  __device__ __forceinline__ void send_to(int to, uint64_t at, const W& words) const {
+    send(slot(to, generation_, exchange_.rank) + at, words);
+  }
   template <class W>
   __device__ __forceinline__ void send_all(uint64_t at, const W& words) const {
     for (int to = 0; to < exchange_.size; ++to)
-      if (to != exchange_.rank) send(slot(to, generation_, exchange_.rank) + at, words);
+      if (to != exchange_.rank) send_to(to, at, words);
   }
 
   // Called once by all threads, when they have sent: empties this thread's share of what the
@@ -133,21 +137,20 @@ class Turn {
     }
   }
 
-  // words[r] = what rank r sent to byte `at`, once it is there; own words stay as they are.
-  template <class T, class W>
-  __device__ __forceinline__ void receive_all(uint64_t at, W (&words)[kMaxDevices]) const {
+  // words[r] = what rank r sent to byte `at`, once it is there, for r below `ranks`; own words stay
+  // as they are.
+  template <class T, class W, int kMost>
+  __device__ __forceinline__ void receive_all(uint64_t at, int ranks, W (&words)[kMost]) const {
+    const auto is_other = [&](int rank) { return rank < ranks && rank != exchange_.rank; };
 #pragma unroll
-    for (int from = 0; from < kMaxDevices; ++from)
+    for (int from = 0; from < kMost; ++from)
       if (is_other(from)) receive(slot(exchange_.rank, generation_, from) + at, words[from]);
 #pragma unroll
-    for (int from = 0; from < kMaxDevices; ++from)
+    for (int from = 0; from < kMost; ++from)
       if (is_other(from)) await<T>(slot(exchange_.rank, generation_, from) + at, words[from]);
   }
 
  private:
-  __device__ __forceinline__ bool is_other(int rank) const {
-    return rank < exchange_.size && rank != exchange_.rank;
-  }
   __device__ __forceinline__ std::byte* slot(int of, uint32_t generation, int from) const {
     return exchange_.box[of] +
            (uint64_t{generation} * exchange_.size + static_cast<uint64_t>(from)) * kSlotBytes;
@@ -166,16 +169,18 @@ class Turn {
   uint32_t generation_ = 0, last_ = 0, last_used_ = 0;
 };
 
-// Gives `how` as many blocks as are wanted and can be resident at the same time, at most two on a
-// multiprocessor: a block waits for the block of the same number on every other device. Registers
-// and shared memory of the kernel decide what fits.
+// Gives `how` as many blocks as are wanted and can be resident at the same time, of at most 1024
+// threads on a multiprocessor: a block waits for the block of the same number on every other
+// device. Registers and shared memory of the kernel decide what fits.
 template <class... P>
 void set_resident_blocks(cuda::Launch& how, void (*kernel)(P...), int64_t wanted) {
   int fit = 0;
   cuda::check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
                   &fit, kernel, static_cast<int>(how.block.x), how.shared),
               "counting the blocks that fit a device");
-  const int64_t most = int64_t{fit < 2 ? fit : 2} * cuda::attribute(cudaDevAttrMultiProcessorCount);
+  const int threads = static_cast<int>(how.block.x), share = threads < 1024 ? 1024 / threads : 1;
+  const int64_t most =
+      int64_t{fit < share ? fit : share} * cuda::attribute(cudaDevAttrMultiProcessorCount);
   how.grid = dim3(static_cast<unsigned>(wanted < most ? wanted : most));
 }
 

@@ -51,7 +51,7 @@ struct Exchange {
 
 // residual += sum of delta over ranks; out = residual / rms(residual) * weight. All [rows, cols],
 // with rows * cols elements of delta in at most kSlotBytes. out and delta both bf16 or both f32,
-// residual f32.
+// residual f32. out has +0 in place of -0 or, for f32, of kEmpty.
 struct ReduceAddNorm {
   cuda::Matrix out, residual, delta;
   const float* weight = nullptr;
@@ -60,6 +60,13 @@ struct ReduceAddNorm {
 };
 void start_reduce_add_norm(const Exchange& exchange, const ReduceAddNorm& args,
                            cudaStream_t stream);
+
+// The same results by the owners of rows (reduce_by_owners.cu), which is faster for many rows: at
+// least as many as there are ranks, and at most most_rows_by_owners(). Only the residual rows r
+// with r % size == rank are added to; the others keep an older value.
+void start_add_norm_by_owners(const Exchange& exchange, const ReduceAddNorm& args,
+                              cudaStream_t stream);
+int most_rows_by_owners(int size, int64_t row_bytes);
 
 // x [rows, cols], f32 or bf16, becomes its sum over ranks.
 void start_all_reduce(const Exchange& exchange, cuda::Matrix x, int rows, int cols,

@@ -36,7 +36,7 @@ __global__ __launch_bounds__(kThreads) void all_gather_kernel(
   turn.turn_over();
   for_elements<N>(rows, cols, [&](int64_t r, int64_t c, int64_t i) {
     Words<float, N> words[kMaxDevices];
-    turn.receive_all<float>(i * N * sizeof(float), words);
+    turn.receive_all<float>(i * N * sizeof(float), exchange.size, words);
 #pragma unroll
     for (int from = 0; from < kMaxDevices; ++from)
       if (from < exchange.size && from != exchange.rank)

@@ -71,8 +71,10 @@ void empty_boxes(const DeviceGroup::Shared& shared) {
 
 }  // namespace
 
-DeviceGroup::Shared::Shared(int first_device, int size)
-    : devices(devices_from(first_device, size)), signal(Buffer::pinned(sizeof(ExchangeSignal))) {
+DeviceGroup::Shared::Shared(int first_device, int size, int64_t owners_from_bytes)
+    : devices(devices_from(first_device, size)),
+      owners_from(owners_from_bytes),
+      signal(Buffer::pinned(sizeof(ExchangeSignal))) {
   *reinterpret_cast<ExchangeSignal*>(signal.data()) = {};
   for (const int device : devices) {
     cuda::check(cudaSetDevice(device), "choosing a device");
@@ -87,8 +89,8 @@ DeviceGroup::Shared::Shared(int first_device, int size)
   empty_boxes(*this);
 }
 
-DeviceGroup::DeviceGroup(int first_device, int size)
-    : shared_(std::make_shared<Shared>(first_device, size)) {}
+DeviceGroup::DeviceGroup(int first_device, int size, int64_t owners_from)
+    : shared_(std::make_shared<Shared>(first_device, size, owners_from)) {}
 
 DeviceGroup::~DeviceGroup() = default;
 

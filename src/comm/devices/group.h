@@ -21,8 +21,13 @@ class DeviceGroup {
   // Ranks 0, 1, ... are on devices first_device, first_device + 1, ...; at most kMaxSize of them.
   // Takes 24 MiB times `size` on each device. Throws LoadError where devices cannot reach each
   // other's memory, or where a pattern does not arrive.
+  // A sum of `owners_from` bytes and more is taken row by row by the row's owner, with the same
+  // bits, where the residual's use allows it (ResidualUse::kSums).
   static constexpr int kMaxSize = 8;
-  DeviceGroup(int first_device, int size);
+  DeviceGroup(int first_device, int size, int64_t owners_from);
+  DeviceGroup(int first_device, int size) : DeviceGroup(first_device, size, owners_from(size)) {}
+  // From where on that is faster, on H200s that NVLink joins.
+  static constexpr int64_t owners_from(int size) { return size > 2 ? 768 << 10 : 3 << 20; }
   ~DeviceGroup();  // after the meshes
 
   std::vector<comm::Mesh> make_meshes();

@@ -84,10 +84,15 @@ class DeviceRanksTest : public ::testing::Test {
     size_ = num_cuda_devices();
     if (size_ < 2) GTEST_SKIP() << "there are " << size_ << " CUDA devices; it takes two";
     size_ = std::min(size_, DeviceGroup::kMaxSize);
-    group_.emplace(0, size_);
-    meshes_ = group_->make_meshes();
+    start();
     for (int rank = 0; rank < size_; ++rank)
       ops_.push_back(make_cuda_ops({.device = rank, .max_seqs = 8, .max_rows = 64}));
+  }
+
+  void start(std::optional<int64_t> owners_from = {}) {
+    meshes_.clear();
+    group_.emplace(0, size_, owners_from.value_or(DeviceGroup::owners_from(size_)));
+    meshes_ = group_->make_meshes();
   }
 
   // Calls work(rank, its group, its Ops) on a thread for each rank.
@@ -104,6 +109,8 @@ class DeviceRanksTest : public ::testing::Test {
 
   template <class T>
   void check_add_norm(int64_t rows, int64_t cols);
+  template <class T>
+  void check_owners(int64_t rows, int64_t cols);
 
   int size_ = 0;
   std::optional<DeviceGroup> group_;
@@ -134,7 +141,7 @@ void DeviceRanksTest::check_add_norm(int64_t rows, int64_t cols) {
     OnDevice<float> x(ops, residual, rows, cols), w(ops, weight, 1, cols);
     OnDevice<T> delta(ops, deltas[rank], rows, cols), out(ops, deltas[rank], rows, cols);
     const Norm norm{.weight = w.tensor.reshaped({cols}), .eps = 1e-6f};
-    group.reduce_add_norm(out.tensor, x.tensor, delta.tensor, norm, ops);
+    group.reduce_add_norm(out.tensor, x.tensor, delta.tensor, norm, comm::ResidualUse::kAny, ops);
     residuals[rank] = x.read(ops);
     outs[rank] = out.read(ops);
   });
@@ -174,6 +181,57 @@ TEST_F(DeviceRanksTest, SumsAndNorms) {
     // Rows of 48 KB as floats: all the shared memory that a block has without asking.
     for (const int64_t cols : {12'288, 16'384}) check_add_norm<uint16_t>(3, cols);
   }
+}
+
+// Three sums over the same rows, each adding the norm of the one before, as all ranks and as owners
+// compute them: the same bits, and the residual's too where a rank owns the row.
+template <class T>
+void DeviceRanksTest::check_owners(int64_t rows, int64_t cols) {
+  SCOPED_TRACE(::testing::Message() << rows << " x " << cols << ", " << sizeof(T) << " bytes");
+  const auto n = static_cast<size_t>(rows * cols);
+  const std::vector<float> residual = random_f32(n, 1), weight = random_f32(cols, 2);
+  std::vector<std::vector<T>> outs(meshes_.size());
+  std::vector<std::vector<float>> residuals(meshes_.size());
+  const auto run = [&](comm::ResidualUse use) {
+    on_all([&](size_t rank, comm::Communicator& group, Ops& ops) {
+      OnDevice<float> x(ops, residual, rows, cols), w(ops, weight, 1, cols);
+      const auto values = random_of<T>(n, 10 + static_cast<uint32_t>(rank));
+      OnDevice<T> delta(ops, values, rows, cols), out(ops, values, rows, cols);
+      const Norm norm{.weight = w.tensor.reshaped({cols}), .eps = 1e-6f};
+      for (const bool back : {false, true, false})
+        group.reduce_add_norm(back ? delta.tensor : out.tensor, x.tensor,
+                              back ? out.tensor : delta.tensor, norm, use, ops);
+      residuals[rank] = x.read(ops);
+      outs[rank] = out.read(ops);
+    });
+  };
+  run(comm::ResidualUse::kAny);
+  const std::vector<T> expected = outs[0];
+  const std::vector<float> expected_residual = residuals[0];
+  run(comm::ResidualUse::kSums);
+  for (size_t rank = 0; rank < meshes_.size(); ++rank) {
+    ASSERT_EQ(std::memcmp(outs[rank].data(), expected.data(), n * sizeof(T)), 0) << rank;
+    for (size_t r = rank; r < static_cast<size_t>(rows); r += meshes_.size()) {
+      const size_t at = r * static_cast<size_t>(cols);
+      ASSERT_EQ(std::memcmp(&residuals[rank][at], &expected_residual[at],
+                            static_cast<size_t>(cols) * sizeof(float)),
+                0)
+          << "rank " << rank << ", row " << r;
+    }
+  }
+}
+
+TEST_F(DeviceRanksTest, OwnersOfRowsGiveTheSameBits) {
+  start(/*owners_from=*/0);
+  group_->begin_service();
+  for (const int64_t cols : {8, 50, 4096, 7168})
+    for (const int64_t rows : {1, 2, 7, 64, 203}) {
+      check_owners<float>(rows, cols);
+      check_owners<uint16_t>(rows, cols);
+    }
+  // More blocks than are resident, and pieces of which the last one has one row.
+  check_owners<uint16_t>(1500, 4096);
+  check_owners<uint16_t>(size_ * 512 + 1, 8192);
 }
 
 // Row i of a batch has the same bits whatever the batch, as have later calls with other sizes.

@@ -1,170 +1,120 @@
-#include <algorithm>
-
-#include "base/check.h"
-#include "comm/devices/exchange.cuh"
-#include "ops/cuda/align.h"
-#include "ops/cuda/block.cuh"
+#include "comm/devices/reduce.cuh"
 
 namespace skiff::devices {
 namespace {
 
-using cuda::Float;
 using cuda::Matrix;
 
-constexpr int kMaxThreads = 512;
+constexpr int kBlockThreads = kSlices * kMaxSliceThreads;
 
-template <class T>
-__device__ __forceinline__ T* row_of(const Matrix& m, int64_t row) {
-  return static_cast<T*>(m.data) + row * m.stride;
+// Sends a slice of row r of x [rows, cols] to all ranks.
+template <class T, int N>
+__device__ __forceinline__ void send_slice(const Turn& turn, const Matrix& x, int r,
+                                           const Slice& slice) {
+  slice.for_columns<N>([&](int c) {
+    turn.send_all((int64_t{r} * slice.cols + c) * sizeof(T),
+                  sendable<T>(words_at<T, N>(row_of<const T>(x, r) + c)));
+  });
+}
+
+// Calls f(row) for the rows of this block.
+template <class F>
+__device__ __forceinline__ void for_rows(int rows, F f) {
+  for (int r = static_cast<int>(blockIdx.x); r < rows; r += static_cast<int>(gridDim.x)) f(r);
 }
 
 template <class T, int N>
-__device__ __forceinline__ Words<T, N> words_at(const T* from) {
-  return *reinterpret_cast<const Words<T, N>*>(from);
+__device__ __forceinline__ void put(const Matrix& out, int r, int c, const Words<T, N>& words) {
+  *reinterpret_cast<Words<T, N>*>(row_of<T>(out, r) + c) = words;
 }
 
-// Calls f(column) for every N-th column that is this thread's.
-template <int N, class F>
-__device__ __forceinline__ void for_columns(int cols, F f) {
-  for (int c = static_cast<int>(threadIdx.x) * N; c < cols; c += static_cast<int>(blockDim.x) * N)
-    f(c);
-}
-
-// Sends this block's rows of x [rows, cols] to all ranks.
-template <class T, int N>
-__device__ void send_rows(const Turn& turn, const Matrix& x, int rows, int cols) {
-  for (int r = static_cast<int>(blockIdx.x); r < rows; r += static_cast<int>(gridDim.x))
-    for_columns<N>(cols, [&](int c) {
-      turn.send_all((int64_t{r} * cols + c) * sizeof(T),
-                    sendable<T>(words_at<T, N>(row_of<const T>(x, r) + c)));
-    });
-}
-
-// The sum of N elements over ranks, each addition in f32, from rank 0 on.
-template <class T, int N>
-__device__ __forceinline__ void sum_ranks(const Turn& turn, const Exchange& exchange, uint64_t at,
-                                          const T* mine, float (&sum)[N]) {
-  Words<T, N> words[kMaxDevices];
-  turn.receive_all<T>(at, words);
-  const Words<T, N> own = sendable<T>(words_at<T, N>(mine));
-#pragma unroll
-  for (int i = 0; i < N; ++i) sum[i] = 0;
-#pragma unroll
-  for (int from = 0; from < kMaxDevices; ++from) {
-    if (from >= exchange.size) break;
-    const Words<T, N> theirs = from == exchange.rank ? own : words[from];
-    const auto& elements = reinterpret_cast<const T(&)[N]>(theirs);
-#pragma unroll
-    for (int i = 0; i < N; ++i) sum[i] += cuda::to_float(elements[i]);
-  }
-}
-
-// A block keeps a row, multiplied by the weight, in shared memory while it computes the norm.
-template <class T, int N>
-__global__ __launch_bounds__(kMaxThreads) void reduce_add_norm_kernel(
+template <class T, int N, int kMost>
+__global__ __launch_bounds__(kBlockThreads) void reduce_add_norm_kernel(
     const __grid_constant__ Exchange exchange, const __grid_constant__ ReduceAddNorm args) {
-  extern __shared__ float row[];
+  extern __shared__ float kept[];
   const int cols = args.cols;
+  const Slice slice = Slice::of_block(cols);
   const Turn turn(exchange, static_cast<uint64_t>(args.rows) * cols * sizeof(T));
-  send_rows<T, N>(turn, args.delta, args.rows, cols);
+  for_rows(args.rows, [&](int r) { send_slice<T, N>(turn, args.delta, r, slice); });
   turn.turn_over();
-  for (int r = static_cast<int>(blockIdx.x); r < args.rows; r += static_cast<int>(gridDim.x)) {
-    float* x = row_of<float>(args.residual, r);
-    float squares = 0;
-    for_columns<N>(cols, [&](int c) {
-      float v[N], w[N], sum[N];
-      cuda::load<N>(v, x + c);
-      cuda::load<N>(w, args.weight + c);
-      sum_ranks<T, N>(turn, exchange, (int64_t{r} * cols + c) * sizeof(T),
-                      row_of<const T>(args.delta, r) + c, sum);
-#pragma unroll
-      for (int i = 0; i < N; ++i) {
-        v[i] += sum[i];
-        row[c + i] = v[i] * w[i];
-        squares += v[i] * v[i];
-      }
-      cuda::store<N>(x + c, v);
-    });
-    const float scale = rsqrtf(cuda::block_sum(squares) / static_cast<float>(cols) + args.eps);
-    for_columns<N>(cols, [&](int c) {
-      float v[N];
-#pragma unroll
-      for (int i = 0; i < N; ++i) v[i] = row[c + i] * scale;
-      cuda::store<N>(row_of<T>(args.out, r) + c, v);
-    });
-    __syncthreads();
-  }
+  for_rows(args.rows, [&](int r) {
+    add_and_norm<T, N, kMost>(
+        turn, exchange, args, r, int64_t{r} * cols * sizeof(T), slice, kept,
+        [&](int c, const Words<T, N>& words) { put<T, N>(args.out, r, c, words); });
+  });
 }
 
-template <class T, int N>
-__global__ __launch_bounds__(kMaxThreads) void all_reduce_kernel(
+// A cluster has a row, each of its blocks a slice: few rows are so by more multiprocessors.
+template <class T, int N, int kMost>
+__global__ __launch_bounds__(kMaxSliceThreads) void reduce_add_norm_clusters_kernel(
+    const __grid_constant__ Exchange exchange, const __grid_constant__ ReduceAddNorm args) {
+  extern __shared__ float kept[];
+  const int cols = args.cols, r = static_cast<int>(blockIdx.x) / kSlices;
+  cuda::cluster_arrive();
+  const Slice slice = Slice::of_cluster(cols);
+  const Turn turn(exchange, static_cast<uint64_t>(args.rows) * cols * sizeof(T));
+  send_slice<T, N>(turn, args.delta, r, slice);
+  turn.turn_over();
+  float* by_column = kept - slice.index * slice_width<N>(cols);
+  const float squares = add_slice<T, N, kMost>(turn, exchange, args, r,
+                                               int64_t{r} * cols * sizeof(T), slice, by_column);
+  norm_slice<T, N>(args, slice, sum_cluster(squares), by_column,
+                   [&](int c, const Words<T, N>& words) { put<T, N>(args.out, r, c, words); });
+}
+
+template <class T, int N, int kMost>
+__global__ __launch_bounds__(kBlockThreads) void all_reduce_kernel(
     const __grid_constant__ Exchange exchange, const __grid_constant__ Matrix x, int rows,
     int cols) {
+  const Slice slice = Slice::of_block(cols);
   const Turn turn(exchange, static_cast<uint64_t>(rows) * cols * sizeof(T));
-  send_rows<T, N>(turn, x, rows, cols);
+  for_rows(rows, [&](int r) { send_slice<T, N>(turn, x, r, slice); });
   turn.turn_over();
-  for (int r = static_cast<int>(blockIdx.x); r < rows; r += static_cast<int>(gridDim.x))
-    for_columns<N>(cols, [&](int c) {
+  for_rows(rows, [&](int r) {
+    slice.for_columns<N>([&](int c) {
       float sum[N];
       T* mine = row_of<T>(x, r) + c;
-      sum_ranks<T, N>(turn, exchange, (int64_t{r} * cols + c) * sizeof(T), mine, sum);
+      sum_ranks<T, N, kMost>(turn, exchange, (int64_t{r} * cols + c) * sizeof(T), mine, sum);
       cuda::store<N>(mine, sum);
     });
-}
-
-// Calls f(T{}, N) for the type of `delta` and the elements of an access: 16 bytes, or one element.
-template <class F>
-void with_access(Float type, bool wide, F f) {
-  SKIFF_CHECK(type != Float::kF16, "sums over ranks are of f32 or bf16");
-  const auto of = [&]<class T>(T) {
-    constexpr int kWide = 16 / sizeof(T);
-    if (wide) return f(T{}, std::integral_constant<int, kWide>());
-    f(T{}, std::integral_constant<int, 1>());
-  };
-  if (type == Float::kBF16) return of(__nv_bfloat16{});
-  of(float{});
-}
-
-bool is_wide(const Matrix& m) {
-  const int64_t width = m.type == Float::kF32 ? 4 : 2;
-  return cuda::is_aligned(m.data, m.stride * width, 16);
-}
-
-// Elements of 16 bytes.
-int wide_elements(const Matrix& m) { return m.type == Float::kF32 ? 4 : 8; }
-
-// Returns a launch whose grid is not set yet.
-cuda::Launch launch_of(int items, size_t shared, cudaStream_t stream) {
-  const int threads = std::min(kMaxThreads, (items + 31) / 32 * 32);
-  return {.block = dim3(static_cast<unsigned>(threads)), .shared = shared, .stream = stream};
+  });
 }
 
 }  // namespace
 
 void start_reduce_add_norm(const Exchange& exchange, const ReduceAddNorm& args,
                            cudaStream_t stream) {
-  const int many = wide_elements(args.delta);
-  const bool wide = args.cols % many == 0 && is_wide(args.out) && is_wide(args.residual) &&
-                    is_wide(args.delta) && cuda::is_aligned(args.weight);
-  const size_t shared = static_cast<size_t>(args.cols) * sizeof(float);
-  cuda::Launch how = launch_of(wide ? args.cols / many : args.cols, shared, stream);
-  with_access(args.delta.type, wide, [&]<class T, int N>(T, std::integral_constant<int, N>) {
-    const auto kernel = reduce_add_norm_kernel<T, N>;
+  // As many clusters as any device that has clusters can have resident.
+  constexpr int kClusters = 32;
+  const bool clusters = cuda::kernels_overlap() && args.rows <= kClusters;
+  const auto start = [&]<class T, int N, int kMost>(T, std::integral_constant<int, N>,
+                                                    std::integral_constant<int, kMost>) {
+    const int columns = clusters ? slice_width<N>(args.cols) : args.cols;
+    const size_t shared = static_cast<size_t>(columns) * sizeof(float);
+    const auto kernel = clusters ? reduce_add_norm_clusters_kernel<T, N, kMost>
+                                 : reduce_add_norm_kernel<T, N, kMost>;
+    cuda::Launch how = launch_of<N>(args.cols, clusters ? 1 : kSlices, shared, stream);
     if (shared > cuda::kSharedUnasked) cuda::allow_shared(kernel, shared);
-    set_resident_blocks(how, kernel, args.rows);
+    if (clusters) {
+      how.grid = dim3(static_cast<unsigned>(args.rows) * kSlices);
+      how.cluster = kSlices;
+    } else {
+      set_resident_blocks(how, kernel, args.rows);
+    }
     cuda::launch(kernel, how, exchange, args);
-  });
+  };
+  with_access(args.delta.type, is_wide(args), exchange.size, start);
 }
 
 void start_all_reduce(const Exchange& exchange, Matrix x, int rows, int cols, cudaStream_t stream) {
-  const int many = wide_elements(x);
-  const bool wide = cols % many == 0 && is_wide(x);
-  cuda::Launch how = launch_of(wide ? cols / many : cols, 0, stream);
-  with_access(x.type, wide, [&]<class T, int N>(T, std::integral_constant<int, N>) {
-    const auto kernel = all_reduce_kernel<T, N>;
+  const auto start = [&]<class T, int N, int kMost>(T, std::integral_constant<int, N>,
+                                                    std::integral_constant<int, kMost>) {
+    const auto kernel = all_reduce_kernel<T, N, kMost>;
+    cuda::Launch how = launch_of<N>(cols, kSlices, 0, stream);
     set_resident_blocks(how, kernel, rows);
     cuda::launch(kernel, how, exchange, x, rows, cols);
-  });
+  };
+  with_access(x.type, is_wide(x, cols), exchange.size, start);
 }
 
 }  // namespace skiff::devices

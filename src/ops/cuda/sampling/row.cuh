@@ -3,8 +3,7 @@
 // passed over several times. The division depends on the vocabulary alone, so results do not change
 // with the number of rows.
 #pragma once
-#include <cooperative_groups.h>
-
+#include "ops/cuda/hopper/cluster.cuh"
 #include "ops/cuda/sampling/block.cuh"
 
 namespace skiff::cuda {
@@ -13,58 +12,14 @@ constexpr int kBlocks = 8;                   // blocks of a cluster, which holds
 constexpr int kVector = 4;                   // logits of one load
 constexpr size_t kAlwaysShared = 40 * 1024;  // dynamic shared memory that every device can give
 
-// The number of blocks of this cluster: kBlocks, or one on devices without clusters.
-__device__ __forceinline__ int blocks() {
-#if __CUDA_ARCH__ >= 900
-  int n;
-  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(n));
-  return n;
-#else
-  return 1;
-#endif
-}
-// The same, known at compile time for rows that are held: these always have kBlocks.
+// The number of blocks of this cluster, known at compile time for rows that are held: these always
+// have kBlocks. Others have one on devices without clusters.
 template <bool kHeld>
 __device__ __forceinline__ int blocks_of() {
   return kHeld ? kBlocks : blocks();
 }
-// The rank of this block in its cluster, and of its cluster in the grid.
-__device__ __forceinline__ int block_rank() {
-#if __CUDA_ARCH__ >= 900
-  int n;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(n));
-  return n;
-#else
-  return 0;
-#endif
-}
+// The rank of this cluster in the grid.
 __device__ __forceinline__ int cluster_index() { return static_cast<int>(blockIdx.x) / blocks(); }
-// A peer's shared memory may be written only once the peer runs: all blocks arrive at the start.
-__device__ __forceinline__ void cluster_arrive() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void cluster_wait() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#else
-  __syncthreads();
-#endif
-}
-__device__ __forceinline__ void cluster_sync() {
-  cluster_arrive();
-  cluster_wait();
-}
-// The same object in the shared memory of another block of the cluster.
-template <class T>
-__device__ __forceinline__ T& of_peer(T& mine, int rank) {
-#if __CUDA_ARCH__ >= 900
-  return *cooperative_groups::this_cluster().map_shared_rank(&mine, static_cast<unsigned>(rank));
-#else
-  return mine;
-#endif
-}
 // Writes this block's value to all blocks of the cluster, which may read it after the next
 // cluster_sync().
 template <class T>

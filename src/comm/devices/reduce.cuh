@@ -1,0 +1,205 @@
+// comm/devices/reduce.cuh -- what the kernels that add up rows over ranks share: access to rows,
+// the sum of a column over ranks, and the choice of a kernel by type and alignment.
+#pragma once
+#include <algorithm>
+
+#include "base/check.h"
+#include "comm/devices/exchange.cuh"
+#include "ops/cuda/align.h"
+#include "ops/cuda/block.cuh"
+#include "ops/cuda/hopper/cluster.cuh"
+
+namespace skiff::devices {
+
+template <class T>
+__device__ __forceinline__ T* row_of(const cuda::Matrix& m, int64_t row) {
+  return static_cast<T*>(m.data) + row * m.stride;
+}
+
+template <class T, int N>
+__device__ __forceinline__ Words<T, N> words_at(const T* from) {
+  return *reinterpret_cast<const Words<T, N>*>(from);
+}
+
+// A row is summed up in slices, by the threads of one block or by a cluster of blocks, one for
+// each: the order of additions is the same.
+constexpr int kSlices = 4;
+constexpr int kMaxSliceThreads = 256;
+
+// Columns of a slice: a multiple of N.
+template <int N>
+__host__ __device__ constexpr int slice_width(int cols) {
+  return (cols + kSlices * N - 1) / (kSlices * N) * N;
+}
+
+// A slice of a row, as one of its threads sees it.
+struct Slice {
+  int index, thread, threads;  // the slice, and this thread among those of the slice
+  int cols;                    // of the row
+
+  // One of the slices that a block shares, or the one that a block of a cluster has.
+  __device__ static Slice of_block(int cols) {
+    const int threads = static_cast<int>(blockDim.x) / kSlices, i = static_cast<int>(threadIdx.x);
+    return {i / threads, i % threads, threads, cols};
+  }
+  __device__ static Slice of_cluster(int cols) {
+    return {cuda::block_rank(), static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x), cols};
+  }
+
+  // Calls f(column) for every N-th column that is this thread's.
+  template <int N, class F>
+  __device__ __forceinline__ void for_columns(F f) const {
+    const int width = slice_width<N>(cols), begin = index * width, end = min(cols, begin + width);
+    for (int c = begin + thread * N; c < end; c += threads * N) f(c);
+  }
+};
+
+// The sum of N elements over ranks, of which there are at most kMost, each addition in f32, from
+// rank 0 on. `mine` are this rank's elements, and the others' lie at byte `at` of their slots.
+template <class T, int N, int kMost>
+__device__ __forceinline__ void sum_ranks(const Turn& turn, const Exchange& exchange, uint64_t at,
+                                          const T* mine, float (&sum)[N]) {
+  Words<T, N> words[kMost];
+  turn.receive_all<T>(at, exchange.size, words);
+  const Words<T, N> own = sendable<T>(words_at<T, N>(mine));
+#pragma unroll
+  for (int i = 0; i < N; ++i) sum[i] = 0;
+#pragma unroll
+  for (int from = 0; from < kMost; ++from) {
+    if (from >= exchange.size) break;
+    const Words<T, N> theirs = from == exchange.rank ? own : words[from];
+    const auto& elements = reinterpret_cast<const T(&)[N]>(theirs);
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum[i] += cuda::to_float(elements[i]);
+  }
+}
+
+// N elements, rounded to T, as they can be sent.
+template <class T, int N>
+__device__ __forceinline__ Words<T, N> sendable_words(const float (&from)[N]) {
+  cuda::Pack<T, N> pack;
+#pragma unroll
+  for (int i = 0; i < N; ++i) pack.at[i] = cuda::from_float<T>(from[i]);
+  return sendable<T>(reinterpret_cast<const Words<T, N>&>(pack));
+}
+
+// A slice of row r of a ReduceAddNorm: adds to the residual what the ranks have sent of the row to
+// byte `at` of their slots, and keeps the result, multiplied by the weight, in `kept`, which is in
+// shared memory and indexed by column. Returns this thread's sum of squares.
+template <class T, int N, int kMost>
+__device__ __forceinline__ float add_slice(const Turn& turn, const Exchange& exchange,
+                                           const ReduceAddNorm& args, int r, uint64_t at,
+                                           const Slice& slice, float* kept) {
+  float* x = row_of<float>(args.residual, r);
+  float squares = 0;
+  slice.for_columns<N>([&](int c) {
+    float v[N], w[N], sum[N];
+    cuda::load<N>(v, x + c);
+    cuda::load<N>(w, args.weight + c);
+    sum_ranks<T, N, kMost>(turn, exchange, at + static_cast<uint64_t>(c) * sizeof(T),
+                           row_of<const T>(args.delta, r) + c, sum);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      v[i] += sum[i];
+      kept[c + i] = v[i] * w[i];
+      squares += v[i] * v[i];
+    }
+    cuda::store<N>(x + c, v);
+  });
+  return squares;
+}
+
+// Calls emit(column, words) for each N elements of the norm of a slice. `squares`: of the row.
+template <class T, int N, class F>
+__device__ __forceinline__ void norm_slice(const ReduceAddNorm& args, const Slice& slice,
+                                           float squares, const float* kept, F emit) {
+  const float scale = rsqrtf(squares / static_cast<float>(args.cols) + args.eps);
+  slice.for_columns<N>([&](int c) {
+    float v[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] = kept[c + i] * scale;
+    emit(c, sendable_words<T, N>(v));
+  });
+}
+
+// The sum over slices, in their order, of each slice's sum over its threads, which are whole warps
+// of a block.
+__device__ inline float sum_slices(float x) {
+  __shared__ float partial[kSlices * kMaxSliceThreads / 32];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  x = cuda::warp_sum(x);
+  if (lane == 0) partial[warp] = x;
+  __syncthreads();
+  const int warps = static_cast<int>(blockDim.x) / 32 / kSlices;
+  float sum = 0;
+#pragma unroll
+  for (int s = 0; s < kSlices; ++s)
+    sum += cuda::warp_sum(lane < warps ? partial[s * warps + lane] : 0);
+  return sum;
+}
+
+// The same of a cluster, all of whose blocks have arrived at its barrier before.
+__device__ inline float sum_cluster(float x) {
+  __shared__ float sums[kSlices];
+  const float mine = cuda::block_sum(x);
+  cuda::cluster_wait();
+  if (threadIdx.x < kSlices)
+    cuda::of_peer(sums[cuda::block_rank()], static_cast<int>(threadIdx.x)) = mine;
+  __syncwarp();
+  cuda::cluster_sync();
+  float sum = 0;
+#pragma unroll
+  for (int s = 0; s < kSlices; ++s) sum += sums[s];
+  return sum;
+}
+
+// Row r by a whole block. `kept` has room for a row.
+template <class T, int N, int kMost, class F>
+__device__ __forceinline__ void add_and_norm(const Turn& turn, const Exchange& exchange,
+                                             const ReduceAddNorm& args, int r, uint64_t at,
+                                             const Slice& slice, float* kept, F emit) {
+  const float squares = add_slice<T, N, kMost>(turn, exchange, args, r, at, slice, kept);
+  norm_slice<T, N>(args, slice, sum_slices(squares), kept, emit);
+  __syncthreads();
+}
+
+// Calls f(T{}, N, kMost) for the type of a tensor, the elements of an access (16 bytes, or one
+// element), and the least of the numbers of ranks that kernels are compiled for.
+template <class F>
+void with_access(cuda::Float type, bool wide, int ranks, F f) {
+  SKIFF_CHECK(type != cuda::Float::kF16, "sums over ranks are of f32 or bf16");
+  const auto most = [&](auto element, auto many) {
+    if (ranks <= 2) return f(element, many, std::integral_constant<int, 2>());
+    if (ranks <= 4) return f(element, many, std::integral_constant<int, 4>());
+    f(element, many, std::integral_constant<int, kMaxDevices>());
+  };
+  const auto of = [&]<class T>(T element) {
+    constexpr int kWide = 16 / sizeof(T);
+    if (wide) return most(element, std::integral_constant<int, kWide>());
+    most(element, std::integral_constant<int, 1>());
+  };
+  if (type == cuda::Float::kBF16) return of(__nv_bfloat16{});
+  of(float{});
+}
+
+inline int64_t element_bytes(const cuda::Matrix& m) { return m.type == cuda::Float::kF32 ? 4 : 2; }
+
+inline bool is_wide(const cuda::Matrix& m, int cols) {
+  return cols % (16 / element_bytes(m)) == 0 &&
+         cuda::is_aligned(m.data, m.stride * element_bytes(m), 16);
+}
+
+inline bool is_wide(const ReduceAddNorm& args) {
+  return is_wide(args.delta, args.cols) && is_wide(args.out, args.cols) &&
+         is_wide(args.residual, args.cols) && cuda::is_aligned(args.weight);
+}
+
+// A launch with a thread for each access to `slices` slices of a row; its grid is not set yet.
+template <int N>
+cuda::Launch launch_of(int cols, int slices, size_t shared, cudaStream_t stream) {
+  const int items = slice_width<N>(cols) / N;
+  const int threads = slices * std::min(kMaxSliceThreads, (items + 31) / 32 * 32);
+  return {.block = dim3(static_cast<unsigned>(threads)), .shared = shared, .stream = stream};
+}
+
+}  // namespace skiff::devices
