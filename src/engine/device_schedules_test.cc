@@ -1,9 +1,10 @@
-// Random schedules on CUDA devices that are batch-invariant, one or two: each request's tokens and
-// log-probabilities must be bit for bit those that it gets alone, however its prompt is cut,
-// whichever requests share the step, whatever is preempted, found in the cache or padded, and
+// Random schedules on CUDA devices that are batch-invariant, one, two or four: each request's
+// tokens and log-probabilities must be bit for bit those that it gets alone, however its prompt is
+// cut, whichever requests share the step, whatever is preempted, found in the cache or padded, and
 // whatever is drafted.
 // Contexts are longer than a piece of attention, and steps have more rows than a small GEMM.
 #include "base/load_error.h"
+#include "engine/drafter_source.h"
 #include "engine/schedules_testing.h"
 
 namespace skiff::engine {
@@ -17,6 +18,11 @@ constexpr const char* kDense = R"({
   "intermediate_size": 3336, "num_hidden_layers": 2, "num_attention_heads": 6,
   "num_key_value_heads": 2, "max_position_embeddings": 1024, "torch_dtype": "bfloat16"})";
 
+constexpr const char* kDenseOfFour = R"({
+  "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "vocab_size": 1004, "head_dim": 128,
+  "intermediate_size": 3336, "num_hidden_layers": 2, "num_attention_heads": 8,
+  "num_key_value_heads": 2, "max_position_embeddings": 1024, "torch_dtype": "bfloat16"})";
+
 constexpr const char* kMixture = R"({
   "architectures": ["Ernie4_5_MoeForCausalLM"], "model_type": "ernie4_5_moe", "hidden_act": "silu",
   "hidden_size": 256, "intermediate_size": 512, "max_position_embeddings": 1024,
@@ -28,16 +34,29 @@ constexpr const char* kMixture = R"({
 
 constexpr const char* kDrafter = R"({
   "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "vocab_size": 1004, "head_dim": 128,
-  "intermediate_size": 512, "num_hidden_layers": 1, "num_attention_heads": 2,
+  "intermediate_size": 512, "num_hidden_layers": 1, "num_attention_heads": 4,
   "num_key_value_heads": 1, "max_position_embeddings": 1024, "torch_dtype": "bfloat16"})";
 
-model::LoadedModel drafter_on(Ops& ops) {
+// What drafts for a model in `served`: on each of its devices a part of one drafter.
+std::vector<model::LoadedModel> drafters_on(Model& model, const std::string& served) {
   const DummyFolder folder("device_schedules_drafter", kDrafter);
-  return model::load_model(folder.path(), model::read_model_config(folder.path()),
-                           {.precision = uniform_precision(DType::kBF16),
-                            .format = model::LoadFormat::kDummy,
-                            .dummy_seed = 9},
-                           ops);
+  const Precision precision = uniform_precision(DType::kBF16);
+  const auto size = static_cast<int>(1 + model.others.size());
+  DrafterSource source = *find_drafter({.method = "draft_model", .model = folder.path()}, served,
+                                       model::read_model_config(served), precision, size);
+  std::vector<model::LoadedModel> drafters;
+  for (int rank = 0; rank < size; ++rank) {
+    take_part(source, rank);
+    Ops& ops = *model.rank(static_cast<size_t>(rank)).ops;
+    ops.bind_thread();
+    drafters.push_back(model::load_model(source.folder, source.config,
+                                         {.precision = precision,
+                                          .format = model::LoadFormat::kDummy,
+                                          .dummy_seed = 9,
+                                          .part = source.part},
+                                         ops));
+  }
+  return drafters;
 }
 
 Setup setup_alone() {
@@ -87,7 +106,9 @@ std::unique_ptr<Model> model_on_devices(const std::string& folder, int ranks) {
   auto first = rank(0);
   for (int index = 1; index < ranks; ++index) first->others.push_back(rank(index));
   if (ranks == 1) return first;
-  first->group = std::make_unique<devices::DeviceGroup>(0, ranks);
+  // Steps of a dozen rows and more are added up by owners of rows, others by all ranks.
+  constexpr int64_t kOwnersFrom = 6 << 10;
+  first->group = std::make_unique<devices::DeviceGroup>(0, ranks, kOwnersFrom);
   first->group->begin_service();
   return first;
 }
@@ -103,8 +124,7 @@ void check_device_schedules(const char* name, const char* config, int sets, int 
     GTEST_SKIP() << "no " << ranks << " batch-invariant devices: " << e.what();
   }
   Model& model = *on_devices;
-  std::optional<model::LoadedModel> drafter;
-  if (ranks == 1) drafter = drafter_on(*model.ops);
+  const std::vector<model::LoadedModel> drafters = drafters_on(model, folder.path());
   Totals totals, drafted;
   std::set<Token> said;
   for (int seed = 0; seed < sets; ++seed) {
@@ -116,8 +136,12 @@ void check_device_schedules(const char* name, const char* config, int sets, int 
     for (int schedule = 0; schedule < kSchedules; ++schedule) {
       SCOPED_TRACE(testing::Message() << name << " seed " << seed << " schedule " << schedule);
       Setup setup = random_device_setup(rng);
-      const bool has_drafter = drafter && schedule == 0, drafts = !has_drafter && rng() % 2;
-      if (has_drafter) setup.drafter = &*drafter;
+      const bool has_drafter = schedule == 0, drafts = !has_drafter && rng() % 2;
+      if (has_drafter) {
+        setup.drafter = &drafters.front();
+        for (size_t rank = 1; rank < drafters.size(); ++rank)
+          setup.other_drafters.push_back(&drafters[rank]);
+      }
       setup.draft_tokens = pick_of(rng, 1, 3);
       Listener listener;
       run(model, setup, shuffled_commands(requests, 0, rng), rng, drafts ? &alone : nullptr,
@@ -132,10 +156,8 @@ void check_device_schedules(const char* name, const char* config, int sets, int 
   EXPECT_GT(totals.cached, 0u);
   EXPECT_GT(totals.kept, 0);
   EXPECT_GT(totals.drafted, totals.kept);
-  if (drafter) {
-    print("with a model that drafts", drafted, 0);
-    EXPECT_GT(drafted.drafted, 0);
-  }
+  print("with a model that drafts", drafted, 0);
+  EXPECT_GT(drafted.drafted, 0);
   EXPECT_GT(said.size(), 20u) << "the text must depend on the context";
 }
 
@@ -151,6 +173,15 @@ TEST(DeviceSchedules, DenseOnTwoDevices) {
 
 TEST(DeviceSchedules, MixtureOnTwoDevices) {
   check_device_schedules("device_schedules_mixture_2", kMixture, 60, 2);
+}
+
+// Neighbouring ranks have the same keys and values.
+TEST(DeviceSchedules, DenseOnFourDevices) {
+  check_device_schedules("device_schedules_dense_4", kDenseOfFour, 30, 4);
+}
+
+TEST(DeviceSchedules, MixtureOnFourDevices) {
+  check_device_schedules("device_schedules_mixture_4", kMixture, 30, 4);
 }
 
 }  // namespace

@@ -111,6 +111,21 @@ size_t ModelDrafter::memory_bytes(const ModelSpec& spec, const Options& options,
              limits.max_rows + limits.max_seqs + (combines(spec) ? options.limits.max_rows : 0));
 }
 
+void ModelDrafter::rehearse(const StepPlan& plan, Tensor hidden) {
+  constexpr int kRounds = 2;
+  Pass pass{.plan = plan, .of = {}, .rows = {}};
+  for (Span& span : pass.plan.spans) span.draft = 0;
+  if (spec_.joins) pass.rows.assign(plan.tokens.size(), 0);
+  const Tensor joined = build(pass, joined_.view(act_, {1, spec_.joins ? spec_.hidden : 0}));
+  for (int i = 0; i < kRounds; ++i)
+    ops_.rehearse([&] {
+      if (combines(spec_) && hidden.rows() > 0) combined(plan, hidden);
+      arena_.reset();
+      decoder_.forward(frame_.batch, kv_, arena_, joined);
+    });
+  end_pass();
+}
+
 void ModelDrafter::open(const OpenSlot& slot) {
   const auto i = static_cast<size_t>(slot.slot);
   if (slots_.size() <= i) slots_.resize(i + 1);

@@ -63,6 +63,11 @@ class ModelDrafter {
   // for each sequence, the token that it has drawn.
   static int more_rows(const sched::Limits& limits) { return limits.max_seqs; }
 
+  // For start-up, as StepExecutor::tune(): chooses the algorithms of a pass with the spans and
+  // pages of `plan`, whose blocks it overwrites. `hidden` has the rows of such a step, for draft();
+  // it is empty where no step has so many.
+  void rehearse(const StepPlan& plan, Tensor hidden);
+
   // Starts a slot, or starts it again.
   void open(const OpenSlot& slot);
   // Returns true if the next step may be launched before draft() is called for this one: nothing is

@@ -8,7 +8,6 @@
 #include "engine/llm.h"
 #include "engine/rank_group.h"
 #include "engine/resolve.h"
-#include "engine/resolve_checks.h"
 #include "engine/schedules_testing.h"
 #include "model/eagle.h"
 #include "model/mtp.h"
@@ -266,25 +265,6 @@ TEST_F(RankDraftsLlm, WhatCannotBeCutIsRefused) {
   EXPECT_EQ(refusal({.method = "mtp"}), "accepted");
   EXPECT_EQ(refusal({.method = "mtp", .ranks = 2}), "accepted");
   EXPECT_THAT(refusal({.method = "mtp", .ranks = 1}), HasSubstr("leave the key out"));
-}
-
-TEST(RankDrafts, DraftersOnSeveralDevicesAreRefused) {
-  const auto refusal = [](const std::string& method, int ranks,
-                          const ComputeDevice& device) -> std::string {
-    try {
-      check_drafter({.method = method}, ranks, device);
-    } catch (const LoadError& error) {
-      return error.what();
-    }
-    return "accepted";
-  };
-  const ComputeDevice cuda{.kind = ComputeDevice::kCuda};
-  for (const char* method : {"mtp", "draft_model"}) {
-    EXPECT_THAT(refusal(method, 2, cuda), HasSubstr("on cuda is not there yet"));
-    EXPECT_EQ(refusal(method, 1, cuda), "accepted");
-    EXPECT_EQ(refusal(method, 2, {}), "accepted");
-  }
-  EXPECT_EQ(refusal("ngram", 2, cuda), "accepted");
 }
 
 // A rank plans for its part of what drafts, or for all of it.

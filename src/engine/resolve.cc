@@ -265,7 +265,7 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
   check_schemes(schemes, model.quantization);
   std::optional<DrafterSource> drafter;
   if (asked.speculation) {
-    check_drafter(*asked.speculation, asked.tensor_parallel, device);
+    check_drafter(*asked.speculation, asked.tensor_parallel);
     drafter =
         find_drafter(*asked.speculation, asked.model, model, precision, asked.tensor_parallel);
   }

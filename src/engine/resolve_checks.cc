@@ -196,12 +196,7 @@ void check_speculation(const EngineConfig& config, const model::ModelConfig& mod
               draft.max_factor);
 }
 
-void check_drafter(const draft::Settings& settings, int ranks, const ComputeDevice& device) {
-  if (draft::has_weights(settings.method) && ranks > 1 && device.kind == ComputeDevice::kCuda)
-    fail_load(
-        "--speculative-config: method {} with --tensor-parallel-size {} on cuda is not there yet; "
-        "take ngram or suffix, or --tensor-parallel-size 1",
-        settings.method, ranks);
+void check_drafter(const draft::Settings& settings, int ranks) {
   if (settings.ranks == 0 || settings.ranks == ranks) return;
   if (settings.ranks > 1)
     fail_load(

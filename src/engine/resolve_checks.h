@@ -39,9 +39,8 @@ void check_ranks(const EngineConfig& config, const ModelSpec& spec, const Comput
 void check_speculation(const EngineConfig& config, const model::ModelConfig& model);
 
 // Refuses a number of ranks for what drafts that is neither 1 nor that of the served model, and 1
-// for a module, which is cut like the model. Refuses drafters where ranks are CUDA devices: their
-// passes choose algorithms while steps run, which a group of devices must not.
-void check_drafter(const draft::Settings& settings, int ranks, const ComputeDevice& device);
+// for a module, which is cut like the model.
+void check_drafter(const draft::Settings& settings, int ranks);
 
 // Refuses to quantize what is quantized already, so that values are not rounded twice. Allowed are
 // 8-bit floats with scales, as DeepSeek-V3 was published: there is no checkpoint of more bits to

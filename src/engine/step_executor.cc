@@ -71,6 +71,9 @@ StepPlan blank_step(int rows, int length, int block_size, int drafts = 0) {
   return plan;
 }
 
+// What a drafter continues from.
+Tensor hidden_of(const model::Forward& out) { return out.taps.rows() > 0 ? out.taps : out.hidden; }
+
 }  // namespace
 
 StepExecutor::StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
@@ -129,6 +132,7 @@ void StepExecutor::tune(int blocks) {
   };
   for (int rows = kMinTuned; rows < most; rows *= 2) rehearse_rows(rows);
   rehearse_rows(most);
+  if (drafter_ != nullptr) rehearse_long_pass(most + ModelDrafter::more_rows(limits_), room);
   // A decode step has one row of logits per sequence, so the LM head is tuned for those sizes too.
   const int seqs = std::min(limits_.max_seqs, limits_.max_rows);
   for (int size = 2 * kMinTuned; size < 2 * seqs; size *= 2)
@@ -201,17 +205,28 @@ void StepExecutor::rehearse_draws(int rows) {
   run(prompt);
 }
 
+// The drafter's passes behind such a step are rehearsed, too.
 void StepExecutor::rehearse(const StepPlan& plan) {
   constexpr int kRounds = 2;
   StepFrame& frame = flights_.front().frame;
   builder_.build(plan, nullptr, frame);
   ops_.begin_step(frame.batch, frame.arrivals);
+  model::Forward out;
   for (int i = 0; i < kRounds; ++i)
     ops_.rehearse([&] {
       arena_.reset();
-      forward_layers(frame.batch);
+      out = forward_layers(frame.batch);
     });
   builder_.done_with(ops_.mark());
+  if (drafter_ != nullptr) drafter_->rehearse(plan, hidden_of(out));
+}
+
+// A pass of the drafter may have more rows than any step.
+void StepExecutor::rehearse_long_pass(int rows, int64_t room) {
+  const int64_t most = std::min<int64_t>(rows, room * limits_.max_seqs);
+  drafter_->rehearse(blank_step(static_cast<int>(most), static_cast<int>(std::min(most, room)),
+                                kv_.front().page_size),
+                     {});
 }
 
 void StepExecutor::copy_blocks(const StepPlan& plan, Flight& flight) {
@@ -256,7 +271,7 @@ void StepExecutor::compute(const StepPlan& plan, Flight& flight) {
   if (forced_rate_) force_verdicts(*forced_rate_, plan, flight.frame.rows);
   const model::Forward out = forward(flight.frame);
   const Tensor logits = out.logits;
-  flight.hidden = out.taps.rows() > 0 ? out.taps : out.hidden;
+  flight.hidden = hidden_of(out);
   const size_t spans = flight.spans = plan.spans.size();
   flight.result.tokens.resize(spans);
   flight.result.drafts.resize(spans);

@@ -82,6 +82,7 @@ class StepExecutor {
   };
 
   void rehearse(const StepPlan& plan);
+  void rehearse_long_pass(int rows, int64_t room);
   void rehearse_draws(int rows);
   void rehearse_drafts(StepPlan plan);
   void record(const StepPlan& plan);
