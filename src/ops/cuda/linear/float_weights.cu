@@ -1,6 +1,7 @@
 #include <cuda_bf16.h>
 
 #include "ops/cuda/align.h"
+#include "ops/cuda/hopper/cluster.cuh"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear/float_weights.h"
 #include "ops/cuda/linear/shape.h"
@@ -12,10 +13,10 @@ namespace {
 
 constexpr int kEach = 8;           // elements of a row that a lane loads at a time
 constexpr int kChunk = 4 * kEach;  // elements that the four lanes of a row load together
-// Up to kFewRows the latency of loads decides: tiles are small, and many warps split the inner
-// dimension (split-K within a block). Above kManyRows tiles are larger, so that weights are read
-// less often.
-constexpr int kFewRows = 256, kManyRows = 1024;
+// Up to kFewRows the latency of loads decides: the warps of a cluster split the inner dimension
+// (split-K), above kFewestRows with tiles so large that each element is loaded less often. Above
+// kManyRows tiles are larger, so that weights are read less often.
+constexpr int kFewestRows = 32, kFewRows = 256, kManyRows = 1024;
 
 struct Product {
   float* out;
@@ -54,17 +55,25 @@ __device__ void read(float (&to)[kEach], const float* from) {
   }
 }
 
+__device__ void put(const Product& p, int row, int o, float value) {
+  if (row < p.rows && o < p.out_features) p.out[row * p.out_stride + o] = value;
+}
+
 // A block computes 16 * kM rows of 8 * kN outputs. Its warps take the chunks of the inner dimension
 // in turn and load kAhead of them before they multiply (the first weights before
 // griddepcontrol.wait, since no kernel writes them); the warps' sums are added up in a fixed order.
+// The kCluster blocks of a cluster compute the same outputs and share the chunks.
 // Lane 4 * g + t loads elements [8 * t, 8 * t + 8) of a chunk. mma.sync expects other elements in
 // each lane, but the order of a sum's terms is free as long as both operands have the same.
-template <int kWarps, int kM, int kN, int kAhead>
+template <int kWarps, int kM, int kN, int kAhead, int kCluster>
 __global__ void __launch_bounds__(32 * kWarps) float_weights_kernel(Product p) {
-  constexpr int kThreads = 32 * kWarps, kStride = kWarps * kChunk;
+  constexpr int kThreads = 32 * kWarps, kStride = kCluster * kWarps * kChunk;
+  constexpr int kSums = kM * 16 * 8 * kN;
   __shared__ float part[kWarps][16][8 * kN + 1];
+  __shared__ float block_sums[kCluster > 1 ? kSums : 1];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-  const int row0 = blockIdx.y * 16 * kM, out0 = blockIdx.x * 8 * kN;
+  const int row0 = blockIdx.y * 16 * kM, out0 = blockIdx.x / kCluster * 8 * kN;
+  const int rank = blockIdx.x % kCluster;
   float sum[kM][kN][4] = {};
   float w[kAhead][kN][kEach];
   uint4 x[kAhead][kM][2];
@@ -90,7 +99,7 @@ __global__ void __launch_bounds__(32 * kWarps) float_weights_kernel(Product p) {
     }
   };
   let_next_start();
-  int begin = warp * kChunk + t * kEach;
+  int begin = (rank * kWarps + warp) * kChunk + t * kEach;
   load_weights(begin);
   wait_for_previous();
   while (begin - t * kEach < p.in) {
@@ -127,22 +136,37 @@ __global__ void __launch_bounds__(32 * kWarps) float_weights_kernel(Product p) {
     __syncthreads();
     for (int i = threadIdx.x; i < 16 * 8 * kN; i += kThreads) {
       const int r = i / (8 * kN), c = i % (8 * kN);
-      const int row = row0 + 16 * m + r, o = out0 + c;
-      if (row >= p.rows || o >= p.out_features) continue;
-      float all = p.bias ? p.bias[o] : 0.0f;
+      const int o = out0 + c;
+      float all = kCluster == 1 && p.bias && o < p.out_features ? p.bias[o] : 0.0f;
 #pragma unroll
       for (int j = 0; j < kWarps; ++j) all += part[j][r][c];
-      p.out[row * p.out_stride + o] = all;
+      if constexpr (kCluster > 1)
+        block_sums[m * 16 * 8 * kN + i] = all;
+      else
+        put(p, row0 + 16 * m + r, o, all);
     }
+  }
+  if constexpr (kCluster > 1) {
+    cluster_sync();
+    for (int i = rank * kThreads + threadIdx.x; i < kSums; i += kCluster * kThreads) {
+      const int o = out0 + i % (8 * kN);
+      float all = p.bias && o < p.out_features ? p.bias[o] : 0.0f;
+#pragma unroll
+      for (int j = 0; j < kCluster; ++j) all += of_peer(block_sums[i], j);
+      put(p, row0 + i / (8 * kN), o, all);
+    }
+    cluster_sync();  // nobody leaves before all have read its sums
   }
 }
 
-template <int kWarps, int kM, int kN, int kAhead>
+template <int kWarps, int kM, int kN, int kAhead, int kCluster = 1>
 void start(const Product& p, cudaStream_t stream) {
   const auto tiles = [](int n, int size) { return static_cast<unsigned>((n + size - 1) / size); };
-  const Launch how = {
-      {tiles(p.out_features, 8 * kN), tiles(p.rows, 16 * kM)}, 32 * kWarps, 0, stream};
-  launch(float_weights_kernel<kWarps, kM, kN, kAhead>, how, p);
+  const Launch how = {.grid = {kCluster * tiles(p.out_features, 8 * kN), tiles(p.rows, 16 * kM)},
+                      .block = 32 * kWarps,
+                      .stream = stream,
+                      .cluster = kCluster};
+  launch(float_weights_kernel<kWarps, kM, kN, kAhead, kCluster>, how, p);
 }
 
 }  // namespace
@@ -166,11 +190,13 @@ void float_weights_product(Tensor out, Tensor x, const Linear& w, bool one_order
                      .rows = static_cast<int>(out.rows()),
                      .in = static_cast<int>(x.cols()),
                      .out_features = static_cast<int>(out.cols())};
-  // The order of additions follows from the number of warps alone.
-  if (p.rows <= kFewRows && one_order)
+  // The order of additions follows from the numbers of warps and of blocks in a cluster alone.
+  if (p.rows <= kFewRows && (one_order || !kernels_overlap()))
     start<8, 1, 1, 5>(p, stream);
+  else if (p.rows <= kFewestRows)
+    start<8, 1, 1, 7, 4>(p, stream);
   else if (p.rows <= kFewRows)
-    start<16, 1, 1, 5>(p, stream);
+    start<8, 2, 4, 1, 8>(p, stream);
   else if (p.rows <= kManyRows)
     start<8, 1, 2, 2>(p, stream);
   else

@@ -1,5 +1,5 @@
-// A block of threads for each row and kHeads of its heads, which it rotates; the first block of a
-// row also normalizes its latent, rotates its key and stores both.
+// Of a row, one block normalizes the latent, rotates the key and stores both; each of the others
+// rotates some heads of the query.
 #include <cuda_fp8.h>
 
 #include <cmath>
@@ -16,7 +16,6 @@ namespace skiff::cuda {
 namespace {
 
 constexpr int kThreads = 128, kWarps = kThreads / 32;
-constexpr int kHeads = 32;  // heads that a block rotates
 
 struct LatentStoreArgs {
   Rows rows;
@@ -25,6 +24,7 @@ struct LatentStoreArgs {
   const float *kv, *norm, *speeds;
   int64_t q_stride, kv_stride;  // elements
   int heads, nope, rank, rope;
+  int heads_of_block;
   float eps, gain;
   bool interleaved;
 };
@@ -114,6 +114,22 @@ __device__ void store_latent(const LatentStoreArgs& p, int row, C* to, const flo
   }
 }
 
+// Rotates heads [first, first + heads_of_block) of a row.
+template <class T>
+__device__ void rotate_heads(const LatentStoreArgs& p, int row, int first, const float* cosine,
+                             const float* sine) {
+  const int half = p.rope / 2, heads = min(p.heads_of_block, p.heads - first);
+  T* q = static_cast<T*>(p.q) + row * p.q_stride;
+  for (int n = static_cast<int>(threadIdx.x); n < heads * half; n += kThreads) {
+    const int i = n % half;
+    T* head = q + int64_t{first + n / half} * (p.nope + p.rope) + p.nope;
+    const PairAt at(i, p.rope, p.interleaved);
+    const float a = to_float(head[at.a]), b = to_float(head[at.b]);
+    head[at.a] = from_float<T>(a * cosine[i] - b * sine[i]);
+    head[at.b] = from_float<T>(b * cosine[i] + a * sine[i]);
+  }
+}
+
 // C: float, bf16, or uint8_t for rows of ops/latent_row.h.
 template <class T, class C>
 __global__ void __launch_bounds__(kThreads) latent_store_kernel(const LatentStoreArgs p) {
@@ -132,18 +148,10 @@ __global__ void __launch_bounds__(kThreads) latent_store_kernel(const LatentStor
     sine[i] = s * p.gain, cosine[i] = c * p.gain;
   }
   __syncthreads();
-  const int first = static_cast<int>(blockIdx.y) * kHeads, half = p.rope / 2;
-  const int heads = min(kHeads, p.heads - first);
-  T* q = static_cast<T*>(p.q) + row * p.q_stride;
-  for (int n = tid; n < heads * half; n += kThreads) {
-    const int i = n % half;
-    T* head = q + int64_t{first + n / half} * (p.nope + p.rope) + p.nope;
-    const PairAt at(i, p.rope, p.interleaved);
-    const float a = to_float(head[at.a]), b = to_float(head[at.b]);
-    head[at.a] = from_float<T>(a * cosine[i] - b * sine[i]);
-    head[at.b] = from_float<T>(b * cosine[i] + a * sine[i]);
+  if (blockIdx.y > 0) {
+    rotate_heads<T>(p, row, (static_cast<int>(blockIdx.y) - 1) * p.heads_of_block, cosine, sine);
+    return;
   }
-  if (blockIdx.y > 0) return;
   const int64_t page = p.rows.pages[seq * p.rows.pages_stride + position / p.cache.page_size];
   std::byte* to = p.cache.data + page * p.cache.page_bytes +
                   int64_t{position % p.cache.page_size} * p.cache.vector_bytes;
@@ -161,6 +169,9 @@ void start(const LatentStoreArgs& args, const Launch& how) {
       return launch(latent_store_kernel<T, uint8_t>, how, args);
   }
 }
+
+// With few rows, a thread has one pair of elements: each further one would wait for memory again.
+int heads_of_block(int64_t rows) { return rows <= 32 ? 4 : rows <= 256 ? 8 : 32; }
 
 }  // namespace
 
@@ -187,13 +198,15 @@ void mla_store(const Tensor& q, const Tensor& kv, const Norm& norm, const Mla& s
                                 .nope = spec.nope_dim,
                                 .rank = spec.kv_rank,
                                 .rope = spec.rope_dim,
+                                .heads_of_block = heads_of_block(batch.num_tokens),
                                 .eps = norm.eps,
                                 .gain = rope_gain(spec.rope),
                                 .interleaved = spec.rope.interleaved};
-  const Launch how = {.grid = dim3(static_cast<unsigned>(batch.num_tokens),
-                                   static_cast<unsigned>((spec.heads + kHeads - 1) / kHeads)),
-                      .block = dim3(kThreads),
-                      .stream = stream};
+  const int parts = 1 + (spec.heads + args.heads_of_block - 1) / args.heads_of_block;
+  const Launch how = {
+      .grid = dim3(static_cast<unsigned>(batch.num_tokens), static_cast<unsigned>(parts)),
+      .block = dim3(kThreads),
+      .stream = stream};
   is_bf16(q) ? start<__nv_bfloat16>(args, how) : start<float>(args, how);
 }
 

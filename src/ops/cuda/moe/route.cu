@@ -44,14 +44,17 @@ __global__ void __launch_bounds__(kTogetherTokens * 32)
   }
   __syncthreads();
   if (thread < 32) {
-    int sum = 0;
-    for (int base = 0; base < experts; base += 32) {
-      const int e = base + thread, mine = e < experts ? __popc(tokens_of[e]) : 0;
-      const int upto = warp_prefix_sum(mine, thread);
-      if (e < experts) start[e] = first_of[e] = sum + upto - mine;
-      sum += __shfl_sync(kAllLanes, upto, 31);
+    // Each lane has neighbouring experts, so that one prefix sum serves for all.
+    const int each = (experts + 31) / 32, begin = min(experts, thread * each);
+    const int end = min(experts, begin + each);
+    int mine = 0;
+    for (int e = begin; e < end; ++e) mine += __popc(tokens_of[e]);
+    int sum = warp_prefix_sum(mine, thread) - mine;
+    for (int e = begin; e < end; ++e) {
+      start[e] = first_of[e] = sum;
+      sum += __popc(tokens_of[e]);
     }
-    if (thread == 0) start[experts] = sum;
+    if (thread == 31) start[experts] = sum;
   }
   __syncthreads();
   for (int i = thread; i < copies; i += threads) {
@@ -127,6 +130,8 @@ void for_experts(int experts, F f) {
     f(std::integral_constant<int, 2>());
   else if (experts <= 128)
     f(std::integral_constant<int, 4>());
+  else if (experts <= 256)
+    f(std::integral_constant<int, 8>());
   else
     f(std::integral_constant<int, kMaxExperts / 32>());
 }

@@ -133,7 +133,8 @@ class TopK {
   // What a group is judged by, in every lane.
   __device__ float judge(const unsigned (&rank)[kSlots], int group, int size) {
     unsigned best = 0, second = 0;
-    const auto member = [&](int i) { return is(i) && expert_of(i) / size == group; };
+    const int first = group * size, end = first + size;
+    const auto member = [&](int i) { return expert_of(i) >= first && expert_of(i) < end; };
 #pragma unroll
     for (int i = 0; i < kSlots; ++i)
       if (member(i)) best = max(best, rank[i]);
@@ -157,6 +158,7 @@ class TopK {
   __device__ void drop_groups(unsigned (&rank)[kSlots]) {
     const int size = c_.experts / c_.groups;
     unsigned worth = 0, kept = 0;
+#pragma unroll 4
     for (int g = 0; g < c_.groups; ++g) {
       const float judged = judge(rank, g, size);
       if (lane_ == g) worth = rank_of(judged);
@@ -167,9 +169,14 @@ class TopK {
       kept |= 1u << group;
       if (lane_ == group) worth = 0;
     }
+    // Division by the size of a group takes as long as all else here together.
+    for (int g = 0; g < c_.groups; ++g) {
+      if (kept >> g & 1) continue;
+      const int first = g * size, end = first + size;
 #pragma unroll
-    for (int i = 0; i < kSlots; ++i)
-      if (is(i) && !(kept >> expert_of(i) / size & 1)) rank[i] = rank_of(-INFINITY);
+      for (int i = 0; i < kSlots; ++i)
+        if (expert_of(i) >= first && expert_of(i) < end) rank[i] = rank_of(-INFINITY);
+    }
   }
 
   const RouteArgs& c_;
