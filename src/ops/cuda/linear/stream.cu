@@ -9,6 +9,7 @@
 #include "ops/cuda/linear/stream_kernels.h"
 #include "ops/cuda/linear/tiles.h"
 #include "ops/cuda/quant/atom_call.h"
+#include "ops/cuda/quant/direct_call.h"
 #include "ops/cuda/quant/float8_call.h"
 
 namespace skiff::cuda {
@@ -17,7 +18,8 @@ namespace {
 using namespace streamed;
 
 constexpr int kCounters = kCounterBytes / sizeof(unsigned) - kClaimCounters;
-constexpr int kMaxMultiprocessors = kCounters / 2;  // there may be two lines of chunks
+// There may be two lines of chunks, and three blocks on a multiprocessor.
+constexpr int kMaxMultiprocessors = kCounters / 6;
 
 // Whether the weight is quantized.
 bool is_codes(const Linear& w) { return is_atoms(w) || is_float8_rows(w); }
@@ -27,6 +29,13 @@ int tiles_of(int columns, bool gated) {
   return (columns + tile - 1) / tile;
 }
 int chunks_of(const Tensor& x) { return static_cast<int>((x.cols() + kChunk - 1) / kChunk); }
+
+// Blocks of a multiprocessor for a GEMM of packed weights with so many chunks. Where there are few,
+// a larger ring holds more of them before rows of x are there.
+int atom_blocks_of(const AtomFormat& format, int rows, int64_t chunks, int multiprocessors) {
+  constexpr int64_t kManyChunks = 16;
+  return chunks >= kManyChunks * multiprocessors ? atoms::most_blocks(format.codes, rows) : 1;
+}
 
 // Dimensions [in, 8 rows, gate or up, groups of 8 rows, experts], or [in, out, 1, 1, experts].
 CUtensorMap weight_map(const Linear& w, bool gated) {
@@ -83,6 +92,7 @@ StreamedProducts::StreamedProducts(void* workspace, const InputScratch& inputs, 
   allow_stream_kernels<false>();
   allow_stream_kernels<true>();
   atoms::allow_all_atom_kernels();
+  direct::allow_direct_kernels();
   float8::allow_float8_kernels();
 }
 
@@ -104,6 +114,7 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   SKIFF_CHECK(takes(x, call.w, call.gated), "a GEMM that cannot be streamed");
   SKIFF_CHECK(!call.w.bias || (!call.gated && call.w.experts == 0));
   SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
+  if (is_direct(call)) return run_direct(call, stream);
   const bool codes = is_codes(call.w);
   MetRows met = {.x = x};
   if (codes && changes_rows(call.w))
@@ -147,13 +158,48 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
         {.rows = n, .gated = call.gated, .blocks = how.grid.x, .stream = stream}, args, met,
         call.w);
   if (codes) {
-    return atoms::start_atoms(
-        atoms::format_of(call.w),
-        {.rows = n, .gated = call.gated, .blocks = how.grid.x, .stream = stream},
-        atoms::row_map(met.x, n), args, atoms::args_of(call.w, met, jobs));
+    const AtomFormat format = atoms::format_of(call.w);
+    const int64_t count = jobs.capacity > 0 ? jobs.capacity : (out.rows() + n - 1) / n;
+    const int blocks = atom_blocks_of(format, n, count * tiles * chunks, multiprocessors_);
+    return atoms::start_atoms(format,
+                              {.kind = {.rows = n, .gated = call.gated, .blocks = blocks},
+                               .multiprocessors = how.grid.x,
+                               .stream = stream},
+                              atoms::row_map(met.x, n), args, atoms::args_of(call.w, met, jobs));
   }
   (call.gated ? start_stream<true> : start_stream<false>)(n, how, weight_map(call.w, call.gated),
                                                           row_map(x, n), args);
+}
+
+// Whether a few rows meet packed weights that need no ring: rows of one job, or the copies of one
+// token.
+bool StreamedProducts::is_direct(const Call& call) const {
+  const int64_t rows = call.jobs.expert ? 1 : call.x.rows();
+  return call.jobs.jobs == nullptr && !one_order_ && is_atoms(call.w) &&
+         direct::takes(call.w, rows) && !changes_rows(call.w) &&
+         direct::fits(call.x.rows(), call.x.cols());
+}
+
+void StreamedProducts::run_direct(const Call& call, cudaStream_t stream) const {
+  const JobList& jobs = call.jobs;
+  const direct::DirectArgs args = {.x = call.x.data,
+                                   .x_stride = call.x.row_stride,
+                                   .rows = static_cast<int>(call.x.rows()),
+                                   .in = static_cast<int>(call.x.cols()),
+                                   .expert = jobs.expert,
+                                   .jobs = jobs.capacity,
+                                   .known = jobs.known,
+                                   .experts = jobs.experts,
+                                   .list_early = call.jobs_early,
+                                   .one_row = call.x.rows() == 1,
+                                   .next_at_once = !call.list_follows,
+                                   .out = call.out.data,
+                                   .out_stride = call.out.row_stride,
+                                   .out_f32 = call.out.dtype == DType::kF32,
+                                   .features = static_cast<int>(call.out.cols()),
+                                   .bias = call.w.bias ? call.w.bias.as<float>() : nullptr,
+                                   .act = call.act};
+  direct::start_direct(call.w, args, call.gated, multiprocessors_, stream);
 }
 
 // The chunks of each block where stream-K cuts the tiles of one job.
@@ -197,9 +243,27 @@ void StreamedProducts::run_in_one_order(Call call, cudaStream_t stream) const {
   }
 }
 
-void StreamedProducts::run_dense(const Call& call, cudaStream_t stream) const {
+void StreamedProducts::run_dense(Call call, cudaStream_t stream) const {
   if (one_order_) return run_in_one_order(call, stream);
+  call.whole = is_atoms(call.w) && is_faster_whole(call);
   run(call, stream);
+}
+
+// Whether packed weights are multiplied faster in whole tiles, by fewer multiprocessors, than cut
+// by stream-K, whose partial sums are written and read again. The numbers are cycles on an H200, of
+// which only the ratios matter.
+bool StreamedProducts::is_faster_whole(const Call& call) const {
+  constexpr int64_t kReduction = 4000, kReductionOfRow = 100, kChunk = 560, kChunkOfRow = 5;
+  const int64_t n = call.job_rows, rows = call.out.rows();
+  const int64_t tiles =
+      (rows + n - 1) / n * tiles_of(static_cast<int>(call.out.cols()), call.gated);
+  const int64_t chunks = atoms::chunks_of(call.x), chunk = kChunk + kChunkOfRow * n;
+  const auto rounds = [&](int64_t count) {
+    return (count + multiprocessors_ - 1) / multiprocessors_;
+  };
+  const int64_t whole = rounds(tiles) * chunks * chunk;
+  const int64_t cut = rounds(tiles * chunks) * chunk + kReduction + kReductionOfRow * n;
+  return 10 * whole < 9 * cut;
 }
 
 int StreamedProducts::rows_of_job(int rows, const Linear& w) {

@@ -67,7 +67,10 @@ class StreamedProducts {
  private:
   struct Call;
   void run(const Call& call, cudaStream_t stream) const;
-  void run_dense(const Call& call, cudaStream_t stream) const;
+  bool is_direct(const Call& call) const;
+  void run_direct(const Call& call, cudaStream_t stream) const;
+  void run_dense(Call call, cudaStream_t stream) const;
+  bool is_faster_whole(const Call& call) const;
   void run_in_one_order(Call call, cudaStream_t stream) const;
   int pieces_of(int tiles, int chunks) const;
   // 0: several calls.

@@ -23,9 +23,9 @@ struct RingFiller {
 
 // Calls copy(ring, slice, chunk, stage) for the weights of this block's chunks. It fills the whole
 // ring before griddepcontrol.wait, as far as the jobs are known. A multiprocessor holds one of
-// these blocks at a time. The next GEMM's block takes its place as soon as it ends, and fills its
-// own ring while the outputs of this GEMM and of the small kernels in between are handed over: the
-// memory hardly rests.
+// these blocks at a time, or two with weights of four bits and few rows. The next GEMM's block
+// takes its place as soon as it ends, and fills its own ring while the outputs of this GEMM and of
+// the small kernels in between are handed over: the memory hardly rests.
 template <int N, class Ring, class Copy>
 __device__ void load_weights(const StreamArgs& a, ClaimQueue& queue, const Ring& ring, Copy copy) {
   if (a.next_at_once) let_next_start();

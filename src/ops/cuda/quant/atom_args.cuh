@@ -29,17 +29,27 @@ struct AtomArgs {
   int64_t x_scale_stride;
 };
 
-// Two warpgroups multiply; of the third, two warps load. Where many rows need many sums, it gives
-// its registers to the others.
-constexpr int kAtomThreads = streamed::kConsumers + 128;
+// Two warpgroups multiply, and two warps load. Where many rows need many sums, they are of a third
+// warpgroup, which gives its registers to the others.
+constexpr bool are_few(int rows) { return rows <= 16; }
+constexpr int atom_threads(int rows) { return streamed::kConsumers + (are_few(rows) ? 64 : 128); }
 constexpr int kLoaderRegisters = 40, kMultiplierRegisters = 232;
+// The most blocks of a multiprocessor. Two have rings of half the size, and twice the warps, which
+// wait less for each other: elements of four bits take more instructions than their bytes take to
+// arrive.
+constexpr int most_blocks(Codes codes, int rows) {
+  return codes == Codes::kFour && are_few(rows) ? (rows == 8 ? 3 : 2) : 1;
+}
 
 constexpr int kScaleSlack = 4;  // floats by which rows may begin behind an aligned address
 constexpr int kBlockAtoms = streamed::kTileRows / kAtomHeight;
 
-// The sizes that a kernel is compiled for: groups of a chunk, and rows of x.
-template <Codes kCodes, int kGroups, int N>
+// The sizes that a kernel is compiled for: groups of a chunk, rows of x, and blocks of a
+// multiprocessor.
+template <Codes kOf, int kGroupsOf, int N, int kBlocks>
 struct AtomRing {
+  static constexpr Codes kCodes = kOf;
+  static constexpr int kGroups = kGroupsOf;
   static constexpr bool kHeld = kCodes == Codes::kFloat8Held;
   static constexpr int kXBytes = N * kAtomWidth * (kHeld ? 1 : 2);
   static constexpr AtomFormat kLargest = {kCodes, kGroups, AtomScale::kRowF32,
@@ -47,7 +57,10 @@ struct AtomRing {
   static constexpr int kScaleBytes = kHeld ? (N + kScaleSlack) * 4 : 0;
   static constexpr int kStageBytes =
       (kXBytes + kBlockAtoms * kLargest.bytes() + kScaleBytes + 1023) / 1024 * 1024;
-  static constexpr int kStages = std::min(16, 205 * 1024 / kStageBytes);
+  static constexpr int kStages = std::min(16, (kBlocks == 3   ? 72
+                                               : kBlocks == 2 ? 110
+                                                              : 205) *
+                                                  1024 / kStageBytes);
   static constexpr size_t kSharedBytes = 1024 + size_t{kStages} * kStageBytes;
 
   uint32_t memory, full, empty;  // shared addresses

@@ -11,15 +11,15 @@
 
 namespace skiff::cuda::atoms {
 
-template <Codes kCodes, int kGroups, int N, bool kGated>
-__device__ void consume(const StreamArgs& a, const AtomArgs& q,
-                        const AtomRing<kCodes, kGroups, N>& ring, ClaimQueue& queue) {
+template <class Ring, int N, bool kGated>
+__device__ void consume(const StreamArgs& a, const AtomArgs& q, const Ring& ring,
+                        ClaimQueue& queue) {
   wait_for_previous();
   SliceWalk<N, Walker::kWarps> slices(a, queue);
   Epilogue<N, kGated> store = {a, nullptr};
-  AtomMultiplier<kCodes, kGroups, N, kGated> multiplier(q, ring);
+  AtomMultiplier<Ring, N, kGated> multiplier(q, ring);
   TileSlice s;
-  RingTurn<AtomRing<kCodes, kGroups, N>::kStages> turn;
+  RingTurn<Ring::kStages> turn;
   float sum[N / 2];
   while (slices.next(&s)) {
     multiplier.run(sum, s, turn);
@@ -30,12 +30,12 @@ __device__ void consume(const StreamArgs& a, const AtomArgs& q,
   }
 }
 
-template <Codes kCodes, int kGroups, int N, bool kGated>
-__global__ void __launch_bounds__(kAtomThreads, 1)
+template <Codes kCodes, int kGroups, int N, bool kGated, int kBlocks>
+__global__ void __launch_bounds__(atom_threads(N), kBlocks)
     atom_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ StreamArgs a,
                 const __grid_constant__ AtomArgs q) {
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000  // StreamedProducts::takes() nothing elsewhere
-  using Ring = AtomRing<kCodes, kGroups, N>;
+  using Ring = AtomRing<kCodes, kGroups, N, kBlocks>;
   extern __shared__ char dynamic[];
   __shared__ alignas(8) uint64_t barriers[2 * Ring::kStages];
   __shared__ ClaimQueue queue;
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kAtomThreads, 1)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (warp < kConsumers / 32) {
     if constexpr (N >= 64) more_registers<kMultiplierRegisters>();
-    consume<kCodes, kGroups, N, kGated>(a, q, ring, queue);
+    consume<Ring, N, kGated>(a, q, ring, queue);
   } else {
     if constexpr (N >= 64) fewer_registers<kLoaderRegisters>();
     if (warp == kConsumers / 32 && elected())
@@ -66,13 +66,18 @@ __global__ void __launch_bounds__(kAtomThreads, 1)
 #endif
 }
 
-// Calls f(kernel, rows, gated, bytes of shared memory) for each kernel of a kind.
+// Calls f(kernel, what it is for, bytes of shared memory) for each kernel of a kind.
 template <Codes kCodes, int kGroups, class F>
 void for_each_atom_kernel(F f) {
+  const auto of_blocks = [&]<int N, int kBlocks>() {
+    const size_t bytes = AtomRing<kCodes, kGroups, N, kBlocks>::kSharedBytes;
+    f(atom_kernel<kCodes, kGroups, N, false, kBlocks>, AtomKind{N, false, kBlocks}, bytes);
+    f(atom_kernel<kCodes, kGroups, N, true, kBlocks>, AtomKind{N, true, kBlocks}, bytes);
+  };
   const auto with = [&]<int N>() {
-    using Ring = AtomRing<kCodes, kGroups, N>;
-    f(atom_kernel<kCodes, kGroups, N, false>, N, false, Ring::kSharedBytes);
-    f(atom_kernel<kCodes, kGroups, N, true>, N, true, Ring::kSharedBytes);
+    of_blocks.template operator()<N, 1>();
+    if constexpr (constexpr int kMost = most_blocks(kCodes, N); kMost > 1)
+      of_blocks.template operator()<N, kMost>();
   };
   with.template operator()<8>();
   with.template operator()<16>();
@@ -83,7 +88,7 @@ void for_each_atom_kernel(F f) {
 
 template <Codes kCodes, int kGroups>
 void allow_atom_kernels() {
-  for_each_atom_kernel<kCodes, kGroups>([](auto kernel, int, bool, size_t bytes) {
+  for_each_atom_kernel<kCodes, kGroups>([](auto kernel, const AtomKind&, size_t bytes) {
     allow_shared(kernel, bytes);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
           "asking for shared memory");
@@ -94,12 +99,13 @@ template <Codes kCodes, int kGroups>
 void start_atoms_of(const AtomLaunch& l, const CUtensorMap& x, const streamed::StreamArgs& args,
                     const AtomArgs& atoms) {
   bool started = false;
-  for_each_atom_kernel<kCodes, kGroups>([&](auto kernel, int rows, bool gated, size_t bytes) {
-    if (rows != l.rows || gated != l.gated) return;
-    launch(kernel, {l.blocks, kAtomThreads, bytes, l.stream}, x, args, atoms);
+  for_each_atom_kernel<kCodes, kGroups>([&](auto kernel, const AtomKind& kind, size_t bytes) {
+    if (kind != l.kind) return;
+    const unsigned blocks = l.multiprocessors * static_cast<unsigned>(kind.blocks);
+    launch(kernel, {blocks, atom_threads(kind.rows), bytes, l.stream}, x, args, atoms);
     started = true;
   });
-  SKIFF_CHECK(started, "no kernel for jobs of {} rows", l.rows);
+  SKIFF_CHECK(started, "no kernel for jobs of {} rows", l.kind.rows);
 }
 
 }  // namespace skiff::cuda::atoms

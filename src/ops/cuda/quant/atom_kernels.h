@@ -8,10 +8,16 @@
 
 namespace skiff::cuda::atoms {
 
-struct AtomLaunch {
+struct AtomKind {
   int rows = 0;  // rows of a job: 8, 16, 32, 64 or 128
   bool gated = false;
-  unsigned blocks = 0;
+  int blocks = 1;  // of a multiprocessor, at most most_blocks()
+  bool operator==(const AtomKind&) const = default;
+};
+
+struct AtomLaunch {
+  AtomKind kind;
+  unsigned multiprocessors = 0;
   cudaStream_t stream = nullptr;
 };
 

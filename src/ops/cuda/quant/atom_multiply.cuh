@@ -47,10 +47,12 @@ struct OfRows {
 };
 
 // A block's 128 weight rows by up to N rows of x. A warp has two of the 16 atoms: 16 weight rows.
-template <Codes kCodes, int kGroups, int N, bool kGated>
+template <class RingOf, int N, bool kGated>
 class AtomMultiplier {
  public:
-  using Ring = AtomRing<kCodes, kGroups, N>;
+  using Ring = RingOf;
+  static constexpr Codes kCodes = Ring::kCodes;
+  static constexpr int kGroups = Ring::kGroups;
   using Turn = RingTurn<Ring::kStages>;
 
   __device__ AtomMultiplier(const AtomArgs& q, const Ring& ring)

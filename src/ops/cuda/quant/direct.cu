@@ -1,0 +1,69 @@
+#include "ops/cuda/quant/direct_call.h"
+
+#include "base/check.h"
+#include "ops/cuda/linear/shape.h"
+#include "ops/cuda/quant/atom_call.h"
+#include "ops/cuda/quant/direct_kernel.cuh"
+
+namespace skiff::cuda::direct {
+namespace {
+
+// Calls f(kernel, codes, groups, gated) for every kernel.
+template <class F>
+void for_each_kernel(F f) {
+  const auto with = [&]<Codes kCodes, int kGroups>() {
+    f(direct_kernel<kCodes, kGroups, false>, kCodes, kGroups, false);
+    f(direct_kernel<kCodes, kGroups, true>, kCodes, kGroups, true);
+  };
+  with.template operator()<Codes::kFour, 0>();
+  with.template operator()<Codes::kFour, 1>();
+  with.template operator()<Codes::kEight, 0>();
+  with.template operator()<Codes::kEight, 1>();
+}
+
+int chunks_of(int64_t in) { return static_cast<int>((in + kAtomWidth - 1) / kAtomWidth); }
+
+}  // namespace
+
+void allow_direct_kernels() {
+  for_each_kernel([](auto kernel, Codes, int, bool) {
+    allow_shared(kernel, kWarps * kRingBytes + kMostXBytes);
+  });
+}
+
+bool takes(const Linear& w, int64_t rows) {
+  const std::optional<AtomFormat> f = atom_format(w.format);
+  return f && !f->zeros && f->groups <= 1 && rows <= most_rows(f->groups) &&
+         (f->codes == Codes::kFour || f->codes == Codes::kEight);
+}
+
+bool fits(int64_t rows, int64_t in) {
+  return in % 8 == 0 && x_bytes(rows, chunks_of(in)) <= kMostXBytes;
+}
+
+void start_direct(const Linear& w, DirectArgs args, bool gated, int multiprocessors,
+                  cudaStream_t stream) {
+  const AtomFormat format = atoms::format_of(w);
+  args.chunks = chunks_of(args.in);
+  args.pitch = pitch_of(args.chunks);
+  const int height = kAtomHeight * (gated ? 1 : 2);
+  args.pairs = (args.features + height - 1) / height;
+  if (args.expert == nullptr) args.jobs = 1;
+  const int items = args.pairs * args.jobs;
+  const int blocks = std::min(items, kBlocks * multiprocessors);
+  args.split = split_of(items, args.chunks, blocks);
+  const Launch how = {
+      .grid = dim3(static_cast<unsigned>(blocks)),
+      .block = dim3(kWarps * 32),
+      .shared = static_cast<size_t>(kWarps * kRingBytes + x_bytes(args.rows, args.chunks)),
+      .stream = stream};
+  bool started = false;
+  for_each_kernel([&](auto kernel, Codes codes, int groups, bool of_gate) {
+    if (codes != format.codes || groups != format.groups || of_gate != gated) return;
+    launch(kernel, how, args, atoms::args_of(w));
+    started = true;
+  });
+  SKIFF_CHECK(started, "no kernel for {}", describe(w.format));
+}
+
+}  // namespace skiff::cuda::direct

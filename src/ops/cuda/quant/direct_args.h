@@ -1,0 +1,69 @@
+// ops/cuda/quant/direct_args.h -- products of a few rows with packed weights (atoms.h), which each
+// warp brings to itself.
+//
+// With one row, or a few, a GEMM has nothing to share: each weight is used once. So there is no
+// hand-over from warps that load to warps that multiply, and no sum of partial tiles in device
+// memory, which together take longer than a small weight takes to arrive. A warp has two atoms, 16
+// weight rows, and a ring of its own in shared memory, to which it copies several chunks of them
+// ahead (cp.async), the first ones before griddepcontrol.wait. An item, all chunks of two atoms, is
+// divided among 1, 2, 4 or 8 warps of a block, whose sums meet in shared memory in a fixed order.
+//
+// How items are divided follows from the weight alone: a row has the same bits whatever the other
+// rows are, up to most_rows().
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "arch/spec.h"
+
+namespace skiff::cuda::direct {
+
+constexpr int kWarps = 8;   // of a block
+constexpr int kBlocks = 2;  // of a multiprocessor
+// Rows of x that meet a weight. With more, and with scales for groups of columns, a warp has so
+// much to do for a chunk that a ring which all share is faster; mma.m16n8k16 would take eight.
+constexpr int most_rows(int groups) { return groups > 0 ? 2 : 4; }
+constexpr int kRingBytes = 8 << 10;    // of a warp
+constexpr int kMostXBytes = 36 << 10;  // the rows of x, which each block has in shared memory
+
+struct DirectArgs {
+  const void* x;  // bf16
+  int64_t x_stride;
+  int rows, in;       // of x, all of which a block keeps
+  int pitch;          // bytes from one row to the next in shared memory
+  int chunks, pairs;  // of a matrix: chunks of 128 columns, and pairs of atoms
+  int split;          // warps that share an item
+  // One job for each of the `jobs` copies of a token, with expert[copy]; the last `known` are those
+  // of the last experts of all `experts`. Null: there is one job, all rows.
+  const int32_t* expert;
+  int jobs, known, experts;
+  bool list_early;    // `expert` was complete before the previous kernel triggered this one
+  bool one_row;       // all jobs share row 0 of x
+  bool next_at_once;  // triggers the next kernel before this one's predecessor has ended
+  void* out;
+  int64_t out_stride;
+  bool out_f32;
+  int features;  // columns of out
+  const float* bias;
+  Act act;
+};
+
+// The number of warps that share an item, so that the slowest warp has the least to do.
+constexpr int split_of(int items, int chunks, int blocks) {
+  int best = 1, least = 1 << 30;
+  for (int split = 1; split <= kWarps; split *= 2) {
+    const int of_block = (items + blocks - 1) / blocks, at_once = kWarps / split;
+    const int rounds = (of_block + at_once - 1) / at_once;
+    // The end of an item costs about as much as a chunk, and as two where warps meet.
+    const int cost = rounds * ((chunks + split - 1) / split + (split > 1 ? 2 : 1));
+    if (cost < least) least = cost, best = split;
+  }
+  return best;
+}
+
+// Rows are padded against bank conflicts: ldmatrix reads 16 bytes of each of eight.
+constexpr int pitch_of(int chunks) { return chunks * 256 + 16; }
+// Shared memory: the rings, the rows of x, and 16 bytes of zeros.
+constexpr int64_t x_bytes(int64_t rows, int chunks) { return rows * pitch_of(chunks) + 16; }
+
+}  // namespace skiff::cuda::direct
