@@ -5,9 +5,9 @@
 //   CUDA_INJECTION64_PATH=$PWD/profile.so skiff bench latency ...
 //
 // Prints to stderr when the program ends. The report covers the last SKIFF_PROFILE_SECONDS (default
-// 0.5) of the recorded time, so that loading and warming up stay out. With
-// SKIFF_PROFILE_AROUND=NAME it also shows what ran just before and after one kernel of that name in
-// the middle of them.
+// 0.5) of the recorded time, so that loading and warming up stay out, and of several devices the
+// first. With SKIFF_PROFILE_AROUND=NAME it also shows what ran just before one kernel of that name
+// in the middle of them, and SKIFF_PROFILE_AFTER (default 14) kernels from it on.
 #include <cupti.h>
 
 #include <algorithm>
@@ -52,9 +52,11 @@ void take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
   while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
     if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
       const auto* k = reinterpret_cast<const CUpti_ActivityKernel9*>(record);
+      if (k->deviceId != 0) continue;
       works.push_back({k->start, k->end, k->name});
     } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
       const auto* c = reinterpret_cast<const CUpti_ActivityMemcpy5*>(record);
+      if (c->deviceId != 0) continue;
       works.push_back({c->start, c->end,
                        c->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD   ? "(copy to device)"
                        : c->copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH ? "(copy to host)"
@@ -69,19 +71,20 @@ std::string readable(const std::string& mangled) {
   size_t at = mangled.find("GLOBAL__N_");
   std::string name = mangled;
   if (at != std::string::npos) name = mangled.substr(at);
-  return name.size() > 90 ? name.substr(0, 90) : name;
+  return name.size() > 130 ? name.substr(0, 130) : name;
 }
 
 // Prints one kernel named `name`, with its neighbours.
 void show_around(const char* name, size_t from) {
-  constexpr size_t kBefore = 8, kAfter = 14;
+  const char* asked = std::getenv("SKIFF_PROFILE_AFTER");
+  const size_t before = 8, ahead = asked ? static_cast<size_t>(std::atoi(asked)) : 14;
   std::vector<size_t> places;
   for (size_t i = from; i < works.size(); ++i)
     if (works[i].name.find(name) != std::string::npos) places.push_back(i);
   if (places.empty()) return;
   const size_t middle = places[places.size() / 2];
-  const size_t begin = middle - std::min(middle, kBefore),
-               end = std::min(works.size(), middle + kAfter);
+  const size_t begin = middle - std::min(middle, before),
+               end = std::min(works.size(), middle + ahead);
   uint64_t until = works[begin].start;
   std::fprintf(stderr, "      at us      takes   idle before\n");
   for (size_t i = begin; i < end; ++i) {
