@@ -45,6 +45,25 @@ quantize::Settings settings_of(const Args& args, int threads) {
   return quantize::settle(request);
 }
 
+// Refuses flags that were given and would change nothing.
+void check_effect(const Args& args, const quantize::Settings& settings) {
+  const std::string_view to = settings.target->name;
+  if (args.given("group-size") && !settings.target->grouped())
+    throw UsageError(fmt::format(
+        "--group-size is for weights of 4 bits; --to {} has scales of its own: leave it out", to));
+  for (const char* flag : {"damping", "act-order"})
+    if (args.given(flag) && !settings.compensate)
+      throw UsageError(fmt::format(
+          "--{} belongs to --rounding gptq, and --to {} rounds to nearest: {}, or leave it out",
+          flag, to,
+          settings.target->calibrated() ? "give --rounding gptq as well" : "take --to gptq"));
+  if (args.given("min-expert-tokens") && !settings.target->calibrated())
+    throw UsageError(
+        fmt::format("--min-expert-tokens counts calibration tokens, and --to {} is not calibrated: "
+                    "leave it out",
+                    to));
+}
+
 std::string duration(double seconds) {
   if (seconds < 90) return fmt::format("{:.0f} s", seconds);
   if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
@@ -130,6 +149,7 @@ int run_quantize(const Args& args) {
   const int threads =
       args.integer("threads") > 0 ? static_cast<int>(args.integer("threads")) : usable_processors();
   const quantize::Settings settings = settings_of(args, threads);
+  check_effect(args, settings);
   const quantize::ModelFile file(folder);
   quantize::check_model(file, settings);
   const quantize::Job job{.out = args.text("out"),
