@@ -138,14 +138,18 @@ class Bench {
 
   // Fewer rows than ranks have no owners: the way to all ranks serves them.
   void table() {
-    fmt::print("{:>10} {:>10} {:>13} {:>9} {:>7}\n", "bytes", "to all us", "to owners us",
-               "NCCL us", "ratio");
+    fmt::print("{:>10} {:>10} {:>13} {:>9} {:>7} {:>11}\n", "bytes", "to all us", "to owners us",
+               "NCCL us", "ratio", "GB/s a way");
     for (int64_t rows = 1; rows * options_.cols * 2 <= (int64_t{64} << 20); rows *= 2) {
       const Measured all = measure(rows, Way::kToAll), owners = measure(rows, Way::kToOwners);
       const Measured nccl = options_.nccl ? measure(rows, Way::kNccl) : all;
       check(all, owners, nccl);
-      fmt::print("{:>10} {:>10.2f} {:>13.2f} {:>9.2f} {:>7.2f}\n", rows * options_.cols * 2, all.us,
-                 owners.us, options_.nccl ? nccl.us : 0.0, nccl.us / std::min(all.us, owners.us));
+      const double to_all = static_cast<double>(rows * options_.cols) * 2 * (options_.ranks - 1);
+      const double to_owners = rows < options_.ranks ? to_all : 2 * to_all / options_.ranks;
+      const double gb_s = (all.us < owners.us ? to_all / all.us : to_owners / owners.us) / 1e3;
+      fmt::print("{:>10} {:>10.2f} {:>13.2f} {:>9.2f} {:>7.2f} {:>11.1f}\n",
+                 rows * options_.cols * 2, all.us, owners.us, options_.nccl ? nccl.us : 0.0,
+                 nccl.us / std::min(all.us, owners.us), gb_s);
     }
   }
 

@@ -116,7 +116,8 @@ void ModelDrafter::rehearse(const StepPlan& plan, Tensor hidden) {
   Pass pass{.plan = plan, .of = {}, .rows = {}};
   for (Span& span : pass.plan.spans) span.draft = 0;
   if (spec_.joins) pass.rows.assign(plan.tokens.size(), 0);
-  const Tensor joined = build(pass, joined_.view(act_, {1, spec_.joins ? spec_.hidden : 0}));
+  const Tensor any = spec_.joins ? carried_.view(act_, {1, spec_.hidden}) : Tensor{};
+  const Tensor joined = build(pass, any);
   for (int i = 0; i < kRounds; ++i)
     ops_.rehearse([&] {
       if (combines(spec_) && hidden.rows() > 0) combined(plan, hidden);

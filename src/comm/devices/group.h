@@ -1,6 +1,6 @@
 // comm/devices/group.h -- ranks that each compute on a CUDA device of their own, in one process.
-// What they add up crosses the link between devices once, in kernels of the ranks' own streams, so
-// that no host waits for another (comm/devices/exchange.h).
+// What they add up crosses the link between devices in kernels of the ranks' own streams, so that
+// no host waits for another (comm/devices/exchange.h).
 #pragma once
 #include <memory>
 #include <vector>
@@ -26,7 +26,7 @@ class DeviceGroup {
   static constexpr int kMaxSize = 8;
   DeviceGroup(int first_device, int size, int64_t owners_from);
   DeviceGroup(int first_device, int size) : DeviceGroup(first_device, size, owners_from(size)) {}
-  // From where on that is faster, on H200s that NVLink joins.
+  // Returns the size from which on owners are faster, measured on H200s that NVLink joins.
   static constexpr int64_t owners_from(int size) { return size > 2 ? 768 << 10 : 3 << 20; }
   ~DeviceGroup();  // after the meshes
 

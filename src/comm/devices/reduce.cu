@@ -23,11 +23,6 @@ __device__ __forceinline__ void for_rows(int rows, F f) {
   for (int r = static_cast<int>(blockIdx.x); r < rows; r += static_cast<int>(gridDim.x)) f(r);
 }
 
-template <class T, int N>
-__device__ __forceinline__ void put(const Matrix& out, int r, int c, const Words<T, N>& words) {
-  *reinterpret_cast<Words<T, N>*>(row_of<T>(out, r) + c) = words;
-}
-
 template <class T, int N, int kMost>
 __global__ __launch_bounds__(kBlockThreads) void reduce_add_norm_kernel(
     const __grid_constant__ Exchange exchange, const __grid_constant__ ReduceAddNorm args) {

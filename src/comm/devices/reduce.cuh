@@ -20,6 +20,11 @@ template <class T, int N>
 __device__ __forceinline__ Words<T, N> words_at(const T* from) {
   return *reinterpret_cast<const Words<T, N>*>(from);
 }
+template <class T, int N>
+__device__ __forceinline__ void put(const cuda::Matrix& to, int64_t row, int c,
+                                    const Words<T, N>& words) {
+  *reinterpret_cast<Words<T, N>*>(row_of<T>(to, row) + c) = words;
+}
 
 // A row is summed up in slices, by the threads of one block or by a cluster of blocks, one for
 // each: the order of additions is the same.
@@ -35,7 +40,7 @@ __host__ __device__ constexpr int slice_width(int cols) {
 // A slice of a row, as one of its threads sees it.
 struct Slice {
   int index, thread, threads;  // the slice, and this thread among those of the slice
-  int cols;                    // of the row
+  int cols;                    // The row has so many columns.
 
   // One of the slices that a block shares, or the one that a block of a cluster has.
   __device__ static Slice of_block(int cols) {
@@ -109,7 +114,8 @@ __device__ __forceinline__ float add_slice(const Turn& turn, const Exchange& exc
   return squares;
 }
 
-// Calls emit(column, words) for each N elements of the norm of a slice. `squares`: of the row.
+// Calls emit(column, words) for each N elements of the norm of a slice. `squares` is the sum of
+// squares of the whole row.
 template <class T, int N, class F>
 __device__ __forceinline__ void norm_slice(const ReduceAddNorm& args, const Slice& slice,
                                            float squares, const float* kept, F emit) {
@@ -122,8 +128,8 @@ __device__ __forceinline__ void norm_slice(const ReduceAddNorm& args, const Slic
   });
 }
 
-// The sum over slices, in their order, of each slice's sum over its threads, which are whole warps
-// of a block.
+// Returns the sum over slices, in their order, of each slice's sum over its threads. A slice has
+// whole warps of the block.
 __device__ inline float sum_slices(float x) {
   __shared__ float partial[kSlices * kMaxSliceThreads / 32];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;

@@ -12,17 +12,17 @@
 namespace skiff::devices {
 namespace {
 
+__host__ __device__ constexpr int groups_of(int rows, int size) { return (rows + size - 1) / size; }
+
 template <class T, int N, int kMost>
 class Groups {
  public:
   __device__ Groups(const Turn& turn, const Exchange& exchange, const ReduceAddNorm& args)
       : turn_(turn), exchange_(exchange), args_(args), slice_(Slice::of_block(args.cols)) {}
 
-  __device__ int count() const { return (args_.rows + exchange_.size - 1) / exchange_.size; }
-
   // Sends the rows of others to their owners.
   __device__ void send(int group) const {
-    if (group >= count()) return;
+    if (group >= groups_of(args_.rows, exchange_.size)) return;
     const int owners = owners_of(group);
     slice_.for_columns<N>([&](int c) {
 #pragma unroll
@@ -41,7 +41,7 @@ class Groups {
     add_and_norm<T, N, kMost>(turn_, exchange_, args_, r, place(group, 0), slice_, kept,
                               [&](int c, const Words<T, N>& words) {
                                 turn_.send_all(norms() + place(group, c), words);
-                                put(r, c, words);
+                                put<T, N>(args_.out, r, c, words);
                               });
   }
 
@@ -54,14 +54,14 @@ class Groups {
       turn_.receive_all<T>(norms() + place(group, c), owners, words);
 #pragma unroll
       for (int owner = 0; owner < kMost; ++owner)
-        if (owner < owners && owner != exchange_.rank) put(row(group, owner), c, words[owner]);
+        if (owner < owners && owner != exchange_.rank)
+          put<T, N>(args_.out, row(group, owner), c, words[owner]);
     });
   }
 
-  // Bytes of each slot that hold parts of sums; as many hold norms behind them.
-  __device__ uint64_t norms() const { return place(count(), 0); }
-
  private:
+  // Norms lie in a slot behind the parts of sums, which take as many bytes.
+  __device__ uint64_t norms() const { return place(groups_of(args_.rows, exchange_.size), 0); }
   __device__ int row(int group, int owner) const { return group * exchange_.size + owner; }
   // The last group may have fewer rows than there are ranks.
   __device__ int owners_of(int group) const {
@@ -69,9 +69,6 @@ class Groups {
   }
   __device__ uint64_t place(int group, int c) const {
     return (uint64_t{static_cast<unsigned>(group)} * args_.cols + c) * sizeof(T);
-  }
-  __device__ void put(int r, int c, const Words<T, N>& words) const {
-    *reinterpret_cast<Words<T, N>*>(row_of<T>(args_.out, r) + c) = words;
   }
 
   const Turn& turn_;
@@ -84,7 +81,7 @@ template <class T, int N, int kMost>
 __global__ __launch_bounds__(kSlices* kMaxSliceThreads) void add_norm_by_owners_kernel(
     const __grid_constant__ Exchange exchange, const __grid_constant__ ReduceAddNorm args) {
   extern __shared__ float kept[];
-  const int groups = (args.rows + exchange.size - 1) / exchange.size;
+  const int groups = groups_of(args.rows, exchange.size);
   const Turn turn(exchange, uint64_t{2} * groups * args.cols * sizeof(T));
   const Groups<T, N, kMost> work(turn, exchange, args);
   const int first = static_cast<int>(blockIdx.x), step = static_cast<int>(gridDim.x);
@@ -115,7 +112,7 @@ void start_add_norm_by_owners(const Exchange& exchange, const ReduceAddNorm& arg
     const auto kernel = add_norm_by_owners_kernel<T, N, kMost>;
     cuda::Launch how = launch_of<N>(args.cols, kSlices, shared, stream);
     if (shared > cuda::kSharedUnasked) cuda::allow_shared(kernel, shared);
-    set_resident_blocks(how, kernel, (args.rows + exchange.size - 1) / exchange.size);
+    set_resident_blocks(how, kernel, groups_of(args.rows, exchange.size));
     cuda::launch(kernel, how, exchange, args);
   };
   with_access(args.delta.type, is_wide(args), exchange.size, start);

@@ -6,16 +6,6 @@
 
 namespace skiff::cuda {
 
-// The number of blocks of this cluster.
-__device__ __forceinline__ int blocks() {
-#if __CUDA_ARCH__ >= 900
-  int n;
-  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(n));
-  return n;
-#else
-  return 1;
-#endif
-}
 // The rank of this block in its cluster.
 __device__ __forceinline__ int block_rank() {
 #if __CUDA_ARCH__ >= 900

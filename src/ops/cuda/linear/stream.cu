@@ -181,15 +181,11 @@ bool StreamedProducts::is_direct(const Call& call) const {
 }
 
 void StreamedProducts::run_direct(const Call& call, cudaStream_t stream) const {
-  const JobList& jobs = call.jobs;
   const direct::DirectArgs args = {.x = call.x.data,
                                    .x_stride = call.x.row_stride,
                                    .rows = static_cast<int>(call.x.rows()),
                                    .in = static_cast<int>(call.x.cols()),
-                                   .expert = jobs.expert,
-                                   .jobs = jobs.capacity,
-                                   .known = jobs.known,
-                                   .experts = jobs.experts,
+                                   .jobs = call.jobs,
                                    .list_early = call.jobs_early,
                                    .one_row = call.x.rows() == 1,
                                    .next_at_once = !call.list_follows,

@@ -23,7 +23,7 @@ struct RingFiller {
 
 // Calls copy(ring, slice, chunk, stage) for the weights of this block's chunks. It fills the whole
 // ring before griddepcontrol.wait, as far as the jobs are known. A multiprocessor holds one of
-// these blocks at a time, or two with weights of four bits and few rows. The next GEMM's block
+// these blocks at a time, or several with weights of four bits and few rows. The next GEMM's block
 // takes its place as soon as it ends, and fills its own ring while the outputs of this GEMM and of
 // the small kernels in between are handed over: the memory hardly rests.
 template <int N, class Ring, class Copy>

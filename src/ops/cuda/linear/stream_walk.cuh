@@ -1,6 +1,7 @@
 // ops/cuda/linear/stream_walk.cuh -- which tiles, and which chunks of them, a block works on.
 #pragma once
 #include "ops/cuda/hopper/barrier.cuh"
+#include "ops/cuda/linear/jobs.cuh"
 #include "ops/cuda/linear/stream_args.cuh"
 
 namespace skiff::cuda::streamed {
@@ -51,16 +52,11 @@ struct ClaimQueue {
   }
 };
 
-// The rows of job i, where there is no queue. A copy whose expert is on another rank is multiplied
-// by the first one here; its result is not used.
+// The rows of job i, where there is no queue.
 template <int N>
 __device__ Job job_of(const StreamArgs& a, int i) {
   if (a.jobs.jobs) return a.jobs.jobs[i];
-  if (a.jobs.expert) {
-    const int behind = a.jobs.capacity - i;
-    const bool known = behind <= a.jobs.known;
-    return {known ? a.jobs.experts - behind : max(0, a.jobs.expert[i]), i, 1, 0};
-  }
+  if (a.jobs.expert) return {expert_of_copy(a.jobs, i), i, 1, 0};
   return {0, i * N, min(N, a.rows - i * N), 0};
 }
 template <int N>

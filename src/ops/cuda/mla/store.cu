@@ -1,5 +1,5 @@
-// Of a row, one block normalizes the latent, rotates the key and stores both; each of the others
-// rotates some heads of the query.
+// The first block of a row normalizes the latent, rotates the key and stores both. Each of the
+// others rotates some heads of the query.
 #include <cuda_fp8.h>
 
 #include <cmath>

@@ -169,7 +169,8 @@ class TopK {
       kept |= 1u << group;
       if (lane_ == group) worth = 0;
     }
-    // Division by the size of a group takes as long as all else here together.
+    // The bounds of each group are compared, because a division for each expert would take longer
+    // than all else here.
     for (int g = 0; g < c_.groups; ++g) {
       if (kept >> g & 1) continue;
       const int first = g * size, end = first + size;

@@ -34,9 +34,8 @@ struct AtomArgs {
 constexpr bool are_few(int rows) { return rows <= 16; }
 constexpr int atom_threads(int rows) { return streamed::kConsumers + (are_few(rows) ? 64 : 128); }
 constexpr int kLoaderRegisters = 40, kMultiplierRegisters = 232;
-// The most blocks of a multiprocessor. Two have rings of half the size, and twice the warps, which
-// wait less for each other: elements of four bits take more instructions than their bytes take to
-// arrive.
+// The most blocks of a multiprocessor. Several have smaller rings and more warps, which issue while
+// others wait: elements of four bits take more instructions than their bytes take to arrive.
 constexpr int most_blocks(Codes codes, int rows) {
   return codes == Codes::kFour && are_few(rows) ? (rows == 8 ? 3 : 2) : 1;
 }

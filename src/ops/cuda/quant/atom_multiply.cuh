@@ -11,34 +11,11 @@
 #include "ops/cuda/mma.cuh"
 #include "ops/cuda/quant/atom_args.cuh"
 #include "ops/cuda/quant/fragments.cuh"
+#include "ops/cuda/quant/shared_loads.cuh"
 
 namespace skiff::cuda::atoms {
 
 using namespace streamed;
-
-__device__ __forceinline__ uint4 load_shared16(uint32_t at) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(at)
-               : "memory");
-  return v;
-}
-__device__ __forceinline__ float load_shared_float(uint32_t at) {
-  float v;
-  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
-  return v;
-}
-__device__ __forceinline__ unsigned load_shared_u16(uint32_t at) {
-  uint16_t v;
-  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(at) : "memory");
-  return v;
-}
-__device__ __forceinline__ unsigned load_shared_byte(uint32_t at) {
-  unsigned v;
-  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(v) : "r"(at) : "memory");
-  return v;
-}
 
 // The scales, or zero points, of the lane's two rows.
 template <class T>
@@ -185,17 +162,7 @@ class AtomMultiplier {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const uint32_t at = ring_.weights(stage) + atom_[h] + q_.scales_at;
-      const int row = group * kAtomHeight + lane_ / 4;
-      if (q_.row_scales) {
-        of.at[h] = 1;
-      } else if (q_.scale == AtomScale::kRowBF16) {
-        of.at[h] = __uint_as_float(load_shared_u16(at + 2 * row) << 16);
-      } else if (q_.scale == AtomScale::kRowF16) {
-        of.at[h] = __half2float(
-            __ushort_as_half(static_cast<unsigned short>(load_shared_u16(at + 2 * row))));
-      } else {
-        of.at[h] = load_shared_float(at + 4 * (q_.scale == AtomScale::kAtomF32 ? group : row));
-      }
+      of.at[h] = q_.row_scales ? 1 : load_scale(q_.scale, at, group, lane_ / 4);
     }
     return of;
   }

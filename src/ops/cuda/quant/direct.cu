@@ -48,8 +48,8 @@ void start_direct(const Linear& w, DirectArgs args, bool gated, int multiprocess
   args.pitch = pitch_of(args.chunks);
   const int height = kAtomHeight * (gated ? 1 : 2);
   args.pairs = (args.features + height - 1) / height;
-  if (args.expert == nullptr) args.jobs = 1;
-  const int items = args.pairs * args.jobs;
+  if (args.jobs.expert == nullptr) args.jobs.capacity = 1;
+  const int items = args.pairs * args.jobs.capacity;
   const int blocks = std::min(items, kBlocks * multiprocessors);
   args.split = split_of(items, args.chunks, blocks);
   const Launch how = {

@@ -9,22 +9,25 @@
 // divided among 1, 2, 4 or 8 warps of a block, whose sums meet in shared memory in a fixed order.
 //
 // How items are divided follows from the weight alone: a row has the same bits whatever the other
-// rows are, up to most_rows().
+// rows are, as long as these kernels take them all (direct_call.h).
 #pragma once
 #include <algorithm>
 #include <cstdint>
 
 #include "arch/spec.h"
+#include "ops/cuda/linear/jobs.h"
 
 namespace skiff::cuda::direct {
 
-constexpr int kWarps = 8;   // of a block
-constexpr int kBlocks = 2;  // of a multiprocessor
-// Rows of x that meet a weight. With more, and with scales for groups of columns, a warp has so
-// much to do for a chunk that a ring which all share is faster; mma.m16n8k16 would take eight.
+// A block has kWarps warps, and a multiprocessor runs kBlocks blocks.
+constexpr int kWarps = 8, kBlocks = 2;
+// Returns the most rows of x that meet a weight. With more, and with scales for groups of columns,
+// a warp has so much to do for a chunk that a ring which all share is faster; mma.m16n8k16 would
+// take eight.
 constexpr int most_rows(int groups) { return groups > 0 ? 2 : 4; }
-constexpr int kRingBytes = 8 << 10;    // of a warp
-constexpr int kMostXBytes = 36 << 10;  // the rows of x, which each block has in shared memory
+// Shared memory holds a ring of kRingBytes for each warp, and at most kMostXBytes of rows of x for
+// the block.
+constexpr int kRingBytes = 8 << 10, kMostXBytes = 36 << 10;
 
 struct DirectArgs {
   const void* x;  // bf16
@@ -33,11 +36,8 @@ struct DirectArgs {
   int pitch;          // bytes from one row to the next in shared memory
   int chunks, pairs;  // of a matrix: chunks of 128 columns, and pairs of atoms
   int split;          // warps that share an item
-  // One job for each of the `jobs` copies of a token, with expert[copy]; the last `known` are those
-  // of the last experts of all `experts`. Null: there is one job, all rows.
-  const int32_t* expert;
-  int jobs, known, experts;
-  bool list_early;    // `expert` was complete before the previous kernel triggered this one
+  JobList jobs;       // with JobList::expert: the copies of one token; else one job has all rows
+  bool list_early;    // the list was complete before the previous kernel triggered this one
   bool one_row;       // all jobs share row 0 of x
   bool next_at_once;  // triggers the next kernel before this one's predecessor has ended
   void* out;

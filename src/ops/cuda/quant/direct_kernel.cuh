@@ -1,15 +1,16 @@
 // ops/cuda/quant/direct_kernel.cuh -- the kernel of direct_args.h. PTX ISA, "cp.async".
 #pragma once
 #include <cuda_bf16.h>
-#include <cuda_fp16.h>
 
 #include "ops/cuda/activation.cuh"
 #include "ops/cuda/hopper/copy.cuh"
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/linear/jobs.cuh"
 #include "ops/cuda/mma.cuh"
 #include "ops/cuda/quant/atom_args.cuh"
 #include "ops/cuda/quant/direct_args.h"
 #include "ops/cuda/quant/fragments.cuh"
+#include "ops/cuda/quant/shared_loads.cuh"
 #include "ops/cuda/vector.cuh"
 
 namespace skiff::cuda::direct {
@@ -30,15 +31,6 @@ template <int kLeft>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
 }
-__device__ __forceinline__ uint4 load_shared(uint32_t at) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(at)
-               : "memory");
-  return v;
-}
-
 template <Codes kCodes, int kGroups, bool kGated>
 class Worker {
  public:
@@ -66,7 +58,7 @@ class Worker {
   // which weights that need no list do not wait, and stage_x() when x is in shared memory.
   template <class F, class G>
   __device__ void run(F wait, G stage_x) {
-    const bool early = a_.expert == nullptr || a_.list_early;
+    const bool early = !is_listed() || a_.list_early;
     if (early) fill();
     wait();
     if (!early) fill();
@@ -96,23 +88,20 @@ class Worker {
     float first, second;
   };
 
-  // The warp's item of a turn. There is none where the job is not below a_.jobs.
+  // The warp's item of a turn. There is none where the job is not below their number.
   __device__ Item item_of(int turn) const {
     const int slot = warp_ / a_.split + turn * (kWarps / a_.split);
     const int index = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
     return {index / a_.pairs, index % a_.pairs};
   }
-  __device__ bool exists(const Item& item) const { return item.job < a_.jobs; }
-  // A copy whose expert is on another rank is multiplied by the first one here; its result is not
-  // used.
-  __device__ int expert_of(int job) const {
-    if (a_.expert == nullptr) return 0;
-    const int behind = a_.jobs - job;
-    return behind <= a_.known ? a_.experts - behind : max(0, a_.expert[job]);
+  __device__ bool exists(const Item& item) const { return item.job < a_.jobs.capacity; }
+  __device__ bool is_listed() const { return a_.jobs.expert != nullptr; }
+  __device__ int expert_of(const Item& item) const {
+    return is_listed() ? expert_of_copy(a_.jobs, item.job) : 0;
   }
   __device__ Scales scales_of(const Item& item) const {
     if (kGroups > 0) return {1, 1};
-    const float* scales = q_.row_scales + expert_of(item.job) * q_.padded_rows + lane_ / 4;
+    const float* scales = q_.row_scales + expert_of(item) * q_.padded_rows + lane_ / 4;
     return {scales[(kGated ? item.pair : 2 * item.pair) * kAtomHeight],
             scales[(kGated ? q_.up_atoms + item.pair : 2 * item.pair + 1) * kAtomHeight]};
   }
@@ -130,7 +119,7 @@ class Worker {
       from_ = nullptr;
       return;
     }
-    from_ = q_.atoms + expert_of(item.job) * q_.matrix_bytes + begin_ * q_.chunk_bytes +
+    from_ = q_.atoms + expert_of(item) * q_.matrix_bytes + begin_ * q_.chunk_bytes +
             int64_t{kGated ? item.pair : 2 * item.pair} * q_.atom_bytes;
   }
   // Starts the copy of the chunk behind the last one that was copied, if there is one. Stages are
@@ -158,7 +147,7 @@ class Worker {
     for (int h = 0; h < 2; ++h) {
 #pragma unroll
       for (int w = 0; w < kWords; ++w)
-        words[h][w] = load_shared(stage + h * (kStageBytes / 2) + w * 512 + lane_ * 16);
+        words[h][w] = atoms::load_shared16(stage + h * (kStageBytes / 2) + w * 512 + lane_ * 16);
     }
     float group[2][4] = {};
     uint32_t x[4];
@@ -182,25 +171,14 @@ class Worker {
   }
 
   __device__ float group_scale(uint32_t atom) const {
-    const uint32_t at = atom + q_.scales_at;
-    const int row = q_.scale == AtomScale::kAtomF32 ? 0 : lane_ / 4;
-    uint32_t bits;
-    if (q_.scale == AtomScale::kRowBF16 || q_.scale == AtomScale::kRowF16) {
-      uint16_t half;
-      asm volatile("ld.shared.u16 %0, [%1];" : "=h"(half) : "r"(at + 2 * row) : "memory");
-      if (q_.scale == AtomScale::kRowF16) return __half2float(__ushort_as_half(half));
-      bits = static_cast<uint32_t>(half) << 16;
-    } else {
-      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(bits) : "r"(at + 4 * row) : "memory");
-    }
-    return __uint_as_float(bits);
+    return atoms::load_scale(q_.scale, atom + q_.scales_at, /*group=*/0, lane_ / 4);
   }
 
   // The operands of two steps, of 32 columns from `column` on. Rows that x does not have are zeros.
   __device__ void load_x(uint32_t (&to)[4], const Item& item, int column) const {
     const int row = lane_ % 8, piece = lane_ / 8;
-    const bool has = a_.expert ? row == 0 : row < a_.rows;
-    const int at = !a_.expert ? row : a_.one_row ? 0 : item.job;
+    const bool has = is_listed() ? row == 0 : row < a_.rows;
+    const int at = !is_listed() ? row : a_.one_row ? 0 : item.job;
     load_matrices(to, has ? x_ + 16 + at * a_.pitch + (column + piece * 8) * 2 : x_);
   }
 
@@ -229,8 +207,8 @@ class Worker {
   // through.
   __device__ void put_column(float first, float second, int job, int feature, int odd) const {
     const int column = 2 * (lane_ % 4) + odd;
-    if (column >= (a_.expert ? 1 : a_.rows)) return;
-    const int64_t to = (a_.expert ? job : column) * a_.out_stride + feature;
+    if (column >= (is_listed() ? 1 : a_.rows)) return;
+    const int64_t to = (is_listed() ? job : column) * a_.out_stride + feature;
     if constexpr (kGated) {
       if (feature < a_.features) put(a_.out, a_.out_f32, to, activate(first, a_.act) * second);
     } else {

@@ -12,8 +12,17 @@ constexpr int kBlocks = 8;                   // blocks of a cluster, which holds
 constexpr int kVector = 4;                   // logits of one load
 constexpr size_t kAlwaysShared = 40 * 1024;  // dynamic shared memory that every device can give
 
-// The number of blocks of this cluster, known at compile time for rows that are held: these always
-// have kBlocks. Others have one on devices without clusters.
+// The number of blocks of this cluster: kBlocks, or one on devices without clusters.
+__device__ __forceinline__ int blocks() {
+#if __CUDA_ARCH__ >= 900
+  int n;
+  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(n));
+  return n;
+#else
+  return 1;
+#endif
+}
+// The same, known at compile time for rows that are held: these always have kBlocks.
 template <bool kHeld>
 __device__ __forceinline__ int blocks_of() {
   return kHeld ? kBlocks : blocks();
