@@ -74,7 +74,7 @@ std::string forwarded_head(const http::HttpRequest& request, const std::string& 
     fmt::format_to(out, "{}: {}\r\n", name, value);
   }
   if (!key.empty()) fmt::format_to(out, "Authorization: Bearer {}\r\n", key);
-  if (body_bytes > 0 || request.method == "POST" || request.method == "PUT")
+  if (body_bytes > 0 || http::has_content(request.method))
     fmt::format_to(out, "Content-Length: {}\r\n", body_bytes);
   fmt::format_to(out, "X-Request-Id: {}\r\nX-Forwarded-For: {}{}\r\n{}\r\n", request.request_id,
                  forwarded, without_port(request.client), extra);

@@ -89,7 +89,7 @@ http::Guard Router::Impl::guard() {
     if (auto refused = hosts.refuse(request)) return refused;
     if (auto refused = refuse_stranger(request, access)) return refused;
     if (auto refused = cors.refuse(request)) return refused;
-    if (refusing && access == http::Access::kKey && request.method == "POST")
+    if (refusing && access == http::Access::kKey && http::has_content(request.method))
       return refusal(503, "the router is shutting down");
     return std::nullopt;
   };

@@ -172,8 +172,12 @@ std::vector<http::Route> router_routes(RouterCore& core, Prober& prober) {
        Access::kAdmin},
   };
   for (http::Route& route : broadcast_routes(core)) routes.push_back(std::move(route));
-  for (const char* method : {"GET", "POST", "DELETE"})
-    routes.push_back({method, "*", pass, Access::kKey, full});
+  for (const char* method : {"GET", "POST", "PUT", "PATCH", "DELETE"})
+    routes.push_back({.method = method,
+                      .path = "*",
+                      .handler = pass,
+                      .refuse_when_full = full,
+                      .media = http::MediaTypes::kAny});
   return routes;
 }
 

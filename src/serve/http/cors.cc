@@ -147,9 +147,9 @@ HttpHeaders Cors::headers(const HttpRequest& request) const {
   // "*" would not cover Authorization, so each requested header is allowed by its name.
   const std::string_view asked = request.header("access-control-request-headers");
   const bool echo = has(config_.headers, kAny) && are_names(asked);
-  out.emplace_back("Access-Control-Allow-Methods", has(config_.methods, kAny)
-                                                       ? "GET, HEAD, POST, OPTIONS"
-                                                       : listed(config_.methods));
+  out.emplace_back("Access-Control-Allow-Methods",
+                   has(config_.methods, kAny) ? "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+                                              : listed(config_.methods));
   if (!echo || !asked.empty())
     out.emplace_back("Access-Control-Allow-Headers",
                      echo ? std::string(asked) : listed(config_.headers));

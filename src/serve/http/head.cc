@@ -159,6 +159,10 @@ std::optional<HttpRefusal> refuse_fields(const HttpRequest& request, int minor) 
   return std::nullopt;
 }
 
+bool has_content(std::string_view method) {
+  return method == "POST" || method == "PUT" || method == "PATCH";
+}
+
 bool announces_body(const HttpRequest& request) {
   return !request.header("transfer-encoding").empty() ||
          request.header("content-length").find_first_not_of('0') != std::string_view::npos;

@@ -51,6 +51,9 @@ class HeadReader {
 // Checks method and headers of a complete head. `minor` is the x of HTTP/1.x: 0 or 1.
 std::optional<HttpRefusal> refuse_fields(const HttpRequest& request, int minor);
 
+// Returns whether requests of this method have a body by their nature: POST, PUT and PATCH.
+bool has_content(std::string_view method);
+
 // Returns whether a body follows. Requires that refuse_fields() has refused nothing.
 bool announces_body(const HttpRequest& request);
 

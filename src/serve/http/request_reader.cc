@@ -55,9 +55,7 @@ bool RequestReader::awaits_continue() const {
 
 // GET, HEAD and the like have no content by definition; some clients send a little all the same.
 size_t RequestReader::body_limit() const {
-  const bool has_content =
-      request_.method == "POST" || request_.method == "PUT" || request_.method == "PATCH";
-  return has_content ? config_.max_body : std::min(config_.max_body, kMaxIdleBody);
+  return has_content(request_.method) ? config_.max_body : std::min(config_.max_body, kMaxIdleBody);
 }
 
 RequestReader::Took RequestReader::take_body() {

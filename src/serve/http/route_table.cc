@@ -28,20 +28,6 @@ std::optional<HttpResponse> refuse_content(const HttpRequest& request) {
       413, fmt::format("{} takes no body; send the request without one", escaped(request.path))));
 }
 
-// A web page of another origin may send three media types without a CORS preflight, and JSON is
-// none of them. A request without a media type does not come from such a page: see Cors::refuse().
-std::optional<HttpResponse> refuse_media_type(const HttpRequest& request) {
-  const std::string_view given = request.header("content-type");
-  const std::string type = lower_case(trimmed(given.substr(0, given.find(';'))));
-  const bool is_json =
-      type == "application/json" || (type.starts_with("application/") && type.ends_with("+json"));
-  if (given.empty() || is_json) return std::nullopt;
-  return error_response(api_error(
-      415, fmt::format("the Content-Type is {}, but this route takes JSON; send Content-Type: "
-                       "application/json (with curl: -H 'Content-Type: application/json')",
-                       escaped(given, 100))));
-}
-
 }  // namespace
 
 const Route* RouteTable::find(const HttpRequest& request) const {
@@ -74,7 +60,7 @@ std::optional<HttpResponse> RouteTable::refuse(const HttpRequest& request) const
   if (!route) return not_found(request);
   if (route->access == Access::kOpen || route->access == Access::kPublic)
     return refuse_content(request);
-  return route->method == "POST" ? refuse_media_type(request) : std::nullopt;
+  return route->method == "POST" ? refuse_media_type(request, route->media) : std::nullopt;
 }
 
 HttpLane RouteTable::lane(const HttpRequest& request) const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "serve/http/media_type.h"
 #include "serve/http/server.h"
 
 namespace skiff::http {
@@ -31,6 +32,8 @@ struct Route {
   // Asked with the request's head: if false, the table goes on as if the route were not there, so
   // that routes for different clients may share a path. May be empty; must be quick.
   std::function<bool(const HttpRequest&)> applies = nullptr;
+  // Bodies of a POST. A page of another origin sends no other method without a preflight.
+  MediaTypes media = MediaTypes::kJson;
 };
 
 // Called before a table answers anything: a response refuses the request. A request that matches no
@@ -44,7 +47,8 @@ class RouteTable {
 
   // Returns what dispatch() would answer without calling a handler: the guard's refusal, 404 for an
   // unknown path, 405 for a known path with another method, 413 for a probe with a body, 415 for a
-  // POST that is not JSON. Reads the head only. The handler of GET answers HEAD.
+  // POST whose media type the route does not take. Reads the head only. The handler of GET answers
+  // HEAD.
   std::optional<HttpResponse> refuse(const HttpRequest& request) const;
   HttpLane lane(const HttpRequest& request) const;
   // The answer of the route's own refuse_when_full; nothing if it has none.
