@@ -72,6 +72,16 @@ Status take_scheme(const Json& body, Instance* instance) {
   return ok();
 }
 
+// FastDeploy writes 0 where metrics are on the port of the service.
+Status take_metrics_port(const Json& body, Instance* instance) {
+  const auto given = body.find("metrics_port");
+  if (given == body.end() || given->is_null() || *given == 0 || *given == "0") return ok();
+  const auto port = port_of(*given);
+  if (!port) return invalid("metrics_port", "must be a number from 0 to 65535");
+  instance->metrics_port = *port;
+  return ok();
+}
+
 // What the router passes on is bounded by the size of the body.
 Status take_transfer(const Json& body, Instance* instance) {
   for (const auto& [key, to] : {std::pair{"connector_port", &instance->connector_port},
@@ -121,6 +131,7 @@ Result<Instance> parse_instance(std::string_view text) {
   const auto port = body->contains("port") ? port_of((*body)["port"]) : std::nullopt;
   if (!port) return invalid("port", "must be a number from 1 to 65535");
   instance.port = *port;
+  if (const Status taken = take_metrics_port(*body, &instance); !taken) return taken.error();
   instance.paused = body->contains("is_paused") && (*body)["is_paused"] == true;
   if (body->contains("version") && (*body)["version"].is_string())
     instance.version = (*body)["version"].get<std::string>();
@@ -152,6 +163,7 @@ Json instance_json(const Instance& instance) {
   return {{"role", name(instance.role)},
           {"host_ip", instance.host},
           {"port", instance.port},
+          {"metrics_port", instance.metrics_port},
           {"scheme", instance.secure ? "https" : "http"},
           {"url", instance.url()},
           {"is_paused", instance.paused},

@@ -18,6 +18,7 @@ struct Instance {
   Role role = Role::kMixed;
   std::string host;  // host_ip: a name or an address, IPv6 without brackets
   uint16_t port = 0;
+  uint16_t metrics_port = 0;  // where /metrics is, if not at `port`; 0: there
   bool secure = false;  // scheme: "https", or "http", which is the default
   bool paused = false;  // is_paused: the instance takes no new requests
   std::string version;

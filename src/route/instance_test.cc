@@ -23,6 +23,19 @@ TEST(Instance, ReadsFastDeploysFields) {
             "http://[::1]:9");
 }
 
+TEST(Instance, MetricsMayHaveAPortOfTheirOwn) {
+  const auto metrics_port = [](const std::string& value) {
+    const auto made =
+        parse_instance(R"({"role": "mixed", "host_ip": "a", "port": 1)" + value + "}");
+    return made ? made->metrics_port : -1;
+  };
+  EXPECT_EQ(metrics_port(R"(, "metrics_port": 8001)"), 8001);
+  EXPECT_EQ(metrics_port(R"(, "metrics_port": "8001")"), 8001);
+  for (const char* none :
+       {"", R"(, "metrics_port": 0)", R"(, "metrics_port": "0")", R"(, "metrics_port": null)"})
+    EXPECT_EQ(metrics_port(none), 0) << none;
+}
+
 TEST(Instance, RefusesByTheFieldsName) {
   for (const auto& [body, field] :
        {std::pair{R"({"host_ip": "a", "port": 1})", "role"},
@@ -33,7 +46,9 @@ TEST(Instance, RefusesByTheFieldsName) {
         {R"({"role": "mixed", "host_ip": "a\r\nX: y", "port": 1})", "host_ip"},
         {R"({"role": "mixed", "host_ip": "a", "port": 0})", "port"},
         {R"({"role": "mixed", "host_ip": "a", "port": "80x"})", "port"},
-        {R"({"role": "mixed", "host_ip": "a", "port": 70000})", "port"}}) {
+        {R"({"role": "mixed", "host_ip": "a", "port": 70000})", "port"},
+        {R"({"role": "mixed", "host_ip": "a", "port": 1, "metrics_port": 70000})", "metrics_port"},
+        {R"({"role": "mixed", "host_ip": "a", "port": 1, "metrics_port": "x"})", "metrics_port"}}) {
     const auto made = parse_instance(body);
     ASSERT_FALSE(made) << body;
     EXPECT_EQ(made.error().field, field) << body;

@@ -57,6 +57,15 @@ Leg::Events events_of(const std::shared_ptr<Asking>& asking) {
               }};
 }
 
+// Returns the backend as it is asked for its metrics, which may be at another port.
+std::shared_ptr<Backend> metrics_place(const std::shared_ptr<Backend>& backend) {
+  if (backend->instance.metrics_port == 0) return backend;
+  Instance instance = backend->instance;
+  instance.port = instance.metrics_port;
+  return std::make_shared<Backend>(std::move(instance), /*fixed=*/false, /*max_blocks=*/1,
+                                   Clock::now());
+}
+
 // Returns the sum of a metric over all its labels.
 std::optional<double> metric(std::string_view text, std::string_view name) {
   std::optional<double> sum;
@@ -147,10 +156,11 @@ void Prober::judge(const std::shared_ptr<Backend>& backend, int status, const st
 
 void Prober::ask_load(const std::shared_ptr<Backend>& backend) {
   const int64_t sent = backend->load.sent;
-  get_text(core_, backend, "/metrics", [backend, sent](int status, const std::string& text) {
-    backend->load.reported = status == 200 ? load_score(text) : -1;
-    backend->load.sent_before = sent;
-  });
+  get_text(core_, metrics_place(backend), "/metrics",
+           [backend, sent](int status, const std::string& text) {
+             backend->load.reported = status == 200 ? load_score(text) : -1;
+             backend->load.sent_before = sent;
+           });
 }
 
 }  // namespace skiff::route
