@@ -64,7 +64,6 @@ double prompt_tokens(const Load& load) { return static_cast<double>(load.tokens)
 double requests(const Load& load) { return load.running; }
 // What was sent since the report counts as running, so that not all of it goes to one backend.
 double metrics_score(const Load& load) {
-  if (load.reported < 0) return load.running;
   return load.reported + static_cast<double>(load.sent - load.sent_before);
 }
 
@@ -78,10 +77,21 @@ class RequestNumPolicy : public LeastPolicy {
   RequestNumPolicy(const PolicySettings&, uint64_t) : LeastPolicy(requests) {}
 };
 
-class MetricsScorePolicy : public LeastPolicy {
+// Where one of the candidates has told nothing, the router's own counts stand for all: beside a
+// report, which knows what waits and what others have sent, such a count is always too small.
+class MetricsScorePolicy : public Policy {
  public:
-  MetricsScorePolicy(const PolicySettings&, uint64_t) : LeastPolicy(metrics_score) {}
+  MetricsScorePolicy(const PolicySettings&, uint64_t)
+      : by_metrics_(metrics_score), by_requests_(requests) {}
   bool wants_reported() const override { return true; }
+  size_t choose(Candidates candidates, int64_t tokens) override {
+    const bool all = std::ranges::all_of(
+        candidates, [](const Candidate& one) { return one.load.reported >= 0; });
+    return (all ? by_metrics_ : by_requests_).choose(candidates, tokens);
+  }
+
+ private:
+  LeastPolicy by_metrics_, by_requests_;
 };
 
 // (1 - cached part) x hit_ratio_weight + load / greatest load x load_balance_weight; the least

@@ -58,6 +58,20 @@ TEST(Policy, LeastOfItsNumber) {
   EXPECT_EQ(policy("fd_metrics_score")->choose(reported, 10), 1u);
 }
 
+// A report counts what waits ten times, and requests of other routers: beside it, the router's own
+// count makes the backend that tells nothing seem idle.
+TEST(Policy, MetricsScoresAreComparedWithTheirLikes) {
+  std::vector<Candidate> mixed{busy(1), busy(4)};
+  mixed[0].load.reported = 40;
+  EXPECT_EQ(policy("fd_metrics_score")->choose(mixed, 10), 0u);
+  mixed[1].load.reported = 30;
+  EXPECT_EQ(policy("fd_metrics_score")->choose(mixed, 10), 1u);
+  mixed[0].load.reported = -1;
+  EXPECT_EQ(policy("fd_metrics_score")->choose(mixed, 10), 0u);
+  mixed[0].load.running = 5;
+  EXPECT_EQ(policy("fd_metrics_score")->choose(mixed, 10), 1u);
+}
+
 TEST(Policy, PowerOfTwoPrefersTheLessBusy) {
   const auto counts = shares(*policy("power_of_two"), {busy(9), busy(0), busy(9)}, 10);
   EXPECT_GT(counts[1], 450);  // 5 of 9 draws of a pair have it
