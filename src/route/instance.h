@@ -19,8 +19,8 @@ struct Instance {
   std::string host;  // host_ip: a name or an address, IPv6 without brackets
   uint16_t port = 0;
   uint16_t metrics_port = 0;  // where /metrics is, if not at `port`; 0: there
-  bool secure = false;  // scheme: "https", or "http", which is the default
-  bool paused = false;  // is_paused: the instance takes no new requests
+  bool secure = false;        // scheme: "https", or "http", which is the default
+  bool paused = false;        // is_paused: the instance takes no new requests
   std::string version;
   // These are passed on in disaggregate_info as they were given.
   Json connector_port = "0", device_ids = Json::array(), rdma_ports = Json::array(), tp_size = 1;
