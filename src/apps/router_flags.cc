@@ -37,7 +37,8 @@ std::string advertised(const Args& args) {
 void warn_of_unreachable_blocks(const Args& args, const fetch::Url& router, std::string host) {
   const std::string blocks = args.text("pd-comm-host");
   if (args.text("splitwise-role") != "prefill" || !http::is_loopback(blocks)) return;
-  if (host.empty()) host = route::address_towards(router);
+  fetch::NameLookup names;
+  if (host.empty()) host = route::address_towards(router, names);
   if (host.empty() || http::is_loopback(host)) return;
   spdlog::warn(
       "the router tells decode servers to fetch blocks at {}, but --pd-comm-host is {}: nobody "

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "fetch/name_lookup.h"
 #include "fetch/url.h"
 
 namespace skiff::fetch {
@@ -30,17 +31,20 @@ struct Response {
 };
 
 // Used by one thread at a time. Certificates and host names of servers are verified. Redirects are
-// answers like any other.
+// answers like any other; interim responses (1xx) before the answer are left out.
 class Client {
  public:
   struct Options {
     double connect_seconds = 10;  // name, connection and TLS handshake, each
     double idle_seconds = 30;     // longest time without a byte
+    // Longest time for a whole exchange; each `body_rate` bytes of the answer's body add a second.
+    double total_seconds = 60;
+    double body_rate = 1024;  // 0: a body adds nothing
     size_t max_head = size_t{64} << 10;
     std::string ca_file;  // PEM file with the certificates to trust; empty: the system's
   };
-  // Throws LoadError if ca_file cannot be used.
-  explicit Client(const Options& options);
+  // Throws LoadError if ca_file cannot be used. `find` is for tests.
+  explicit Client(const Options& options, FindAddresses find = system_addresses);
   ~Client();
 
   // Either may end the exchange with an Error, which exchange() then returns.

@@ -4,19 +4,20 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/udp.hpp>
+#include <charconv>
 #include <chrono>
 #include <exception>
 #include <tuple>
 
 #include "base/log.h"
-#include "fetch/client.h"
 #include "serve/http/api_keys.h"
 
 namespace skiff::route {
 namespace {
 
 constexpr size_t kMaxAnswer = 64 << 10;
-constexpr double kPatience = 3;  // seconds
+// Seconds for each step, and for all: the server waits for an exchange under way before it ends.
+constexpr double kPatience = 3, kLongest = 6;
 
 }  // namespace
 
@@ -30,21 +31,28 @@ Result<fetch::Url> parse_router(std::string_view text) {
   return url;
 }
 
-std::string address_towards(const fetch::Url& router) {
+std::string address_towards(const fetch::Url& router, fetch::NameLookup& names) {
   namespace ip = boost::asio::ip;
+  const auto found = names.find(router.host, kPatience);
+  if (!found) return "";
+  uint16_t port = 0;
+  std::from_chars(router.port.data(), router.port.data() + router.port.size(), port);
   boost::asio::io_context io;
   boost::system::error_code error;
-  const auto found = ip::udp::resolver(io).resolve(router.host, router.port, error);
-  if (error || found.empty()) return "";
   ip::udp::socket socket(io);
-  std::ignore = socket.connect(found.begin()->endpoint(), error);
+  std::ignore = socket.connect({ip::make_address(found->front()), port}, error);
   if (error) return "";
   const auto local = socket.local_endpoint(error);
   return error ? "" : local.address().to_string();
 }
 
 Announcer::Announcer(AnnouncerSettings settings)
-    : settings_(std::move(settings)), thread_([this] { run(); }) {}
+    : settings_(std::move(settings)),
+      client_({.connect_seconds = kPatience,
+               .idle_seconds = kPatience,
+               .total_seconds = kLongest,
+               .body_rate = 0}),
+      thread_([this] { run(); }) {}
 
 Announcer::~Announcer() {
   {
@@ -68,10 +76,10 @@ void Announcer::run() {
   if (!failing_) report(announce(/*paused=*/true));
 }
 
-Status Announcer::announce(bool paused) const try {
+Status Announcer::announce(bool paused) try {
   Json body = settings_.instance;
   if (!body.contains("host_ip")) {
-    const std::string host = address_towards(settings_.router);
+    const std::string host = address_towards(settings_.router, names_);
     if (host.empty())
       return Error{Code::kExhausted,
                    "no address of this machine leads there (--router-advertise gives one)"};
@@ -87,8 +95,7 @@ Status Announcer::announce(bool paused) const try {
     if (!keys) return keys.error();
     request.headers.emplace_back("Authorization", "Bearer " + keys->front());
   }
-  fetch::Client client({.connect_seconds = kPatience, .idle_seconds = kPatience});
-  const auto answer = client.fetch(request, kMaxAnswer);
+  const auto answer = client_.fetch(request, kMaxAnswer);
   if (!answer) return answer.error();
   if (answer->first.status == 200) return ok();
   return Error{Code::kExhausted, fmt::format("it answered {}: {}", answer->first.status,

@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "fetch/url.h"
+#include "fetch/client.h"
 
 namespace skiff::route {
 
@@ -26,8 +26,8 @@ struct AnnouncerSettings {
 Result<fetch::Url> parse_router(std::string_view text);
 
 // Returns the address from which this machine sends to the router, or an empty text if there is no
-// way to it. Nothing is sent.
-std::string address_towards(const fetch::Url& router);
+// way to it, or `names` do not find it within seconds. Nothing is sent.
+std::string address_towards(const fetch::Url& router, fetch::NameLookup& names);
 
 // Registers on a thread of its own, until it is destroyed; then it registers once more as paused,
 // so that the router sends nothing new. The first answer is logged, and each change between success
@@ -40,11 +40,14 @@ class Announcer {
 
  private:
   void run();
-  Status announce(bool paused) const;
+  Status announce(bool paused);
   void report(const Status& done);
 
   const AnnouncerSettings settings_;
-  bool reported_ = false, failing_ = false;  // used by the thread only
+  // Used by the thread only.
+  fetch::NameLookup names_;
+  fetch::Client client_;
+  bool reported_ = false, failing_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool leaving_ = false;  // guarded by mutex_

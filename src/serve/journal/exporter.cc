@@ -8,7 +8,7 @@ namespace skiff::journal {
 namespace {
 
 // The server waits for a send under way before it ends.
-constexpr double kSeconds = 3;
+constexpr double kSeconds = 3, kLongest = 6;
 constexpr size_t kMaxAnswer = size_t{64} << 10;
 
 fetch::Url endpoint_of(const JournalConfig& config) {
@@ -23,7 +23,11 @@ Exporter::Exporter(const JournalConfig& config)
     : service_name_(config.service_name),
       version_(config.version),
       request_{.method = "POST", .url = endpoint_of(config), .headers = {}, .body = {}},
-      client_({.connect_seconds = kSeconds, .idle_seconds = kSeconds, .ca_file = {}}) {
+      client_({.connect_seconds = kSeconds,
+               .idle_seconds = kSeconds,
+               .total_seconds = kLongest,
+               .body_rate = 0,
+               .ca_file = {}}) {
   request_.headers.emplace_back("Content-Type", "application/json");
   for (const auto& header : config.traces_headers) request_.headers.push_back(header);
 }
