@@ -8,10 +8,6 @@ namespace {
 
 constexpr size_t kBatchBytes = 4 << 20;  // bytes after which take() returns no further event
 
-bool is_failure(Finish finish) {
-  return finish == Finish::kExhausted || finish == Finish::kCancelled;
-}
-
 size_t size_of(const std::vector<PositionLogprobs>& positions) {
   size_t count = 0;
   for (const PositionLogprobs& position : positions) count += 1 + position.top.size();
@@ -65,13 +61,31 @@ std::optional<service::RequestId> Outbox::put(uint64_t id, service::Reply reply)
   const auto found = entries_.find(id);
   if (found == entries_.end() || found->second.failed) return std::nullopt;
   Entry& entry = found->second;
+  entry.failed = reply.finish == Finish::kCancelled;
+  if (entry.failed) end_others(id, entry, reply);
+  gather(id, entry, std::move(reply));
+  return entry.failed ? entry.request : std::nullopt;
+}
+
+void Outbox::gather(uint64_t id, Entry& entry, service::Reply reply) {
   const auto index = static_cast<size_t>(reply.index);
   Gathered& gathered = entry.sequences[index];
-  entry.failed = is_failure(reply.finish);
+  gathered.ended |= reply.finish != Finish::kNone;
   if (gathered.first_token == 0 && !reply.tokens.empty()) gathered.first_token = unix_time();
   merge(gathered.reply, std::move(reply));
   if (is_due(entry.call->asked, gathered.reply)) make_ready(id, index, gathered);
-  return entry.failed ? entry.request : std::nullopt;
+}
+
+void Outbox::end_others(uint64_t id, Entry& entry, const service::Reply& failure) {
+  for (int i = 0; i < std::ssize(entry.sequences); ++i) {
+    if (i == failure.index || entry.sequences[static_cast<size_t>(i)].ended) continue;
+    service::Reply end;
+    end.index = i;
+    end.finish = failure.finish;
+    end.why = failure.why;
+    end.usage = failure.usage;
+    gather(id, entry, std::move(end));
+  }
 }
 
 void Outbox::make_ready(uint64_t id, size_t index, Gathered& gathered) {
@@ -115,7 +129,7 @@ Outcome Outbox::take(std::vector<Piece>* pieces) {
     const auto [id, index] = ready_.front();
     ready_.pop_front();
     const auto found = entries_.find(id);
-    if (found == entries_.end()) continue;  // the request failed, and that was said
+    if (found == entries_.end()) continue;
     pieces->push_back(give(found, index));
     bytes += size_of(pieces->back().reply);
   }
@@ -131,9 +145,8 @@ Piece Outbox::give(Entries::iterator found, size_t index) {
   Piece piece{.call = entry.call,
               .reply = std::exchange(gathered.reply, {}),
               .first_token = gathered.first_token};
-  const bool failed = is_failure(piece.reply.finish);
   if (piece.reply.finish != Finish::kNone) ++entry.collected;
-  piece.last = failed || entry.collected == std::ssize(entry.sequences);
+  piece.last = entry.collected == std::ssize(entry.sequences);
   if (piece.last) entries_.erase(found);
   return piece;
 }

@@ -20,7 +20,7 @@ namespace skiff::capi {
 // What has come of one sequence since the last piece of it.
 struct Piece {
   std::shared_ptr<Call> call;
-  service::Reply reply;    // with Finish::kExhausted or kCancelled: why the whole request failed
+  service::Reply reply;    // with Finish::kExhausted or kCancelled: why this sequence failed
   double first_token = 0;  // Unix seconds; 0: there is no token yet
   bool last = false;       // no other piece of the request follows
 };
@@ -33,9 +33,11 @@ class Outbox {
 
   // Before the request starts. SKIFF_CLOSED after close().
   Outcome open(std::shared_ptr<Call> call);
-  // When it has started. True if it is to be cancelled: it was dropped, or has failed.
+  // When it has started. True if it is to be cancelled: it was dropped, or has failed as a whole.
   bool started(uint64_t id, service::RequestId request);
-  // On the output thread. Gives a request that is to be cancelled, because it has failed.
+  // On the output thread. A sequence that fails (kExhausted) leaves the others as they are. One
+  // that could not be replied to (kCancelled) ends all that have not ended yet, and gives the
+  // request, which is to be cancelled.
   std::optional<service::RequestId> put(uint64_t id, service::Reply reply);
   // Nothing of it is given any more. Gives the request that is to be cancelled, if it runs.
   std::optional<service::RequestId> drop(uint64_t id);
@@ -51,18 +53,20 @@ class Outbox {
   struct Gathered {
     service::Reply reply;
     double first_token = 0;
-    bool ready = false;
+    bool ready = false, ended = false;
   };
   struct Entry {
     std::shared_ptr<Call> call;
     std::optional<service::RequestId> request;
     std::vector<Gathered> sequences;
-    int collected = 0;  // sequences whose end was given
-    bool failed = false;
+    int collected = 0;    // sequences whose end was given
+    bool failed = false;  // as a whole
   };
   using Entries = std::unordered_map<uint64_t, Entry>;
 
   // With mutex_ held.
+  void gather(uint64_t id, Entry& entry, service::Reply reply);
+  void end_others(uint64_t id, Entry& entry, const service::Reply& failure);
   void make_ready(uint64_t id, size_t index, Gathered& gathered);
   Piece give(Entries::iterator found, size_t index);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "serve/service/engine_testing.h"
@@ -97,24 +98,49 @@ TEST(Outbox, WhatIsDroppedIsNeverGiven) {
   EXPECT_THAT(box.take(), IsEmpty());
 }
 
-// The failure of one sequence ends the request, whose other sequences are to be cancelled.
-TEST(Outbox, AFailureEndsTheRequest) {
-  Box box(/*n=*/2, /*stream=*/true);
-  box.outbox.put(1, Box::piece(1, {5}));
-  EXPECT_EQ(box.outbox.put(1, Box::piece(0, {}, Finish::kExhausted)), 100);
-  EXPECT_EQ(box.outbox.put(1, Box::piece(1, {6}, Finish::kStop)), std::nullopt);
-  const auto pieces = box.take();
+// One that could not follow its constraint, for instance.
+TEST(Outbox, AFailureLeavesTheOtherSequences) {
+  Box box(/*n=*/3);
+  box.outbox.put(1, Box::piece(2, {4}, Finish::kStop));
+  EXPECT_EQ(box.outbox.put(1, Box::piece(0, {9}, Finish::kExhausted)), std::nullopt);
+  auto pieces = box.take();
   ASSERT_EQ(pieces.size(), 2);
-  EXPECT_THAT(pieces[0].reply.tokens, ElementsAre(5));
-  EXPECT_FALSE(pieces[0].last);
+  EXPECT_THAT(pieces[0].reply.tokens, ElementsAre(4));
   EXPECT_EQ(pieces[1].reply.finish, Finish::kExhausted);
-  EXPECT_TRUE(pieces[1].last);
+  EXPECT_THAT(pieces[1].reply.tokens, ElementsAre(9));
+  EXPECT_FALSE(pieces[0].last || pieces[1].last);
+  box.outbox.put(1, Box::piece(1, {5}));
+  box.outbox.put(1, Box::piece(1, {6}, Finish::kStop));
+  pieces = box.take();
+  ASSERT_EQ(pieces.size(), 1);
+  EXPECT_THAT(pieces[0].reply.tokens, ElementsAre(5, 6));
+  EXPECT_TRUE(pieces[0].last);
+}
+
+// Nothing more comes of a request of which a sequence could not be replied to. What has come of the
+// others is given all the same.
+TEST(Outbox, AFaultEndsAllSequencesAndDropsNone) {
+  Box box(/*n=*/4);
+  box.outbox.put(1, Box::piece(3, {3}, Finish::kStop));
+  EXPECT_EQ(box.take().size(), 1);
+  box.outbox.put(1, Box::piece(2, {4}, Finish::kLength));
+  box.outbox.put(1, Box::piece(1, {5}));
+  EXPECT_EQ(box.outbox.put(1, Box::piece(0, {}, Finish::kCancelled)), 100);
+  EXPECT_EQ(box.outbox.put(1, Box::piece(1, {6}, Finish::kStop)), std::nullopt);
+  auto pieces = box.take();
+  ASSERT_EQ(pieces.size(), 3);
+  std::ranges::sort(pieces, {}, [](const Piece& piece) { return piece.reply.index; });
+  EXPECT_EQ(pieces[0].reply.finish, Finish::kCancelled);
+  EXPECT_EQ(pieces[1].reply.finish, Finish::kCancelled);
+  EXPECT_THAT(pieces[1].reply.tokens, ElementsAre(5));
+  EXPECT_EQ(pieces[2].reply.finish, Finish::kLength);
+  EXPECT_EQ(std::ranges::count_if(pieces, &Piece::last), 1);
 }
 
 TEST(Outbox, AFailureBeforeTheRequestHasItsNameIsSaidByStarted) {
   Box box;
   EXPECT_TRUE(box.outbox.open(std::make_shared<Call>(2, openai::OpenAiCall{}, box.context)).ok());
-  EXPECT_EQ(box.outbox.put(2, Box::piece(0, {}, Finish::kExhausted)), std::nullopt);
+  EXPECT_EQ(box.outbox.put(2, Box::piece(0, {}, Finish::kCancelled)), std::nullopt);
   EXPECT_TRUE(box.outbox.started(2, 200));
   EXPECT_TRUE(box.outbox.started(3, 300));  // dropped before
 }
