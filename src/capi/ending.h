@@ -17,6 +17,8 @@ class Ending {
   // `limit` has passed. Where it has not returned, the thread goes on by itself, and what `work`
   // holds lives as long as it does; `work` must not throw.
   Met run(std::function<void()> work, std::chrono::duration<double> limit);
+  // What run() would answer now: its work may have returned since. kOver before any run().
+  Met met() const;
   // The work will not return. A run() that begins later gives up at once.
   void give_up();
 
@@ -24,7 +26,11 @@ class Ending {
   struct State {
     std::mutex mutex;
     std::condition_variable changed;
-    bool over = false, given_up = false;  // guarded by mutex
+    bool began = false, over = false, given_up = false;  // guarded by mutex
+    Met met() const {
+      if (!began || over) return Met::kOver;
+      return given_up ? Met::kGivenUp : Met::kTimeUp;
+    }
   };
   const std::shared_ptr<State> state_ = std::make_shared<State>();
 };

@@ -41,5 +41,16 @@ TEST(EndingTest, AHangThatNobodyReportsHasABound) {
   never.set_value();
 }
 
+TEST(EndingTest, AHangIsNoEndUntilItsWorkReturns) {
+  Ending ending;
+  EXPECT_EQ(ending.met(), Ending::Met::kOver);
+  std::promise<void> opener;
+  auto gate = opener.get_future().share();
+  EXPECT_EQ(ending.run([gate] { gate.wait(); }, milliseconds(50)), Ending::Met::kTimeUp);
+  EXPECT_EQ(ending.met(), Ending::Met::kTimeUp);
+  opener.set_value();
+  while (ending.met() != Ending::Met::kOver) std::this_thread::yield();
+}
+
 }  // namespace
 }  // namespace skiff::capi

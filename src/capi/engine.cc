@@ -33,10 +33,14 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// The default of `skiff serve`'s --watchdog-timeout.
-constexpr std::chrono::seconds kLongestStep{300};
-
 Outcome closed() { return {.status = SKIFF_CLOSED, .what = "the engine has been stopped"}; }
+
+Outcome hangs(std::chrono::duration<double> limit) {
+  return {.status = SKIFF_INTERNAL,
+          .what = fmt::format("the engine was stopped, but its step did not end within {} s: "
+                              "the device hangs; end the process to free what it holds",
+                              limit.count())};
+}
 
 }  // namespace
 
@@ -58,7 +62,8 @@ Outcome Engine::open(std::string_view options, std::shared_ptr<Engine>* engine) 
   return {};
 }
 
-Engine::Engine(apps::Args args) : args_(std::move(args)) {
+Engine::Engine(apps::Args args, std::chrono::duration<double> longest_step)
+    : args_(std::move(args)), longest_step_(longest_step) {
   const SignalsBlocked blocked;
   loader_ = std::thread([this] { load(); });
 }
@@ -155,34 +160,35 @@ Outcome Engine::stop() {
   std::shared_ptr<Loaded> loaded;
   {
     std::lock_guard lock(mutex_);
-    if (std::exchange(stopped_, true)) return {};
     if (state_.ok()) state_ = closed();
     loaded = std::exchange(loaded_, nullptr);
   }
   close_outboxes(closed());
-  if (!loaded) return {};
-  if (parked_) {
+  if (loaded && parked_)
     loaded->abandon();
-    return {};
-  }
-  return end(std::move(loaded));
+  else if (loaded)
+    end(std::move(loaded));
+  return ended();
 }
 
 // The device may be lost, or hang, while its thread is joined. That thread then uses the engine and
 // the model for as long as the process lives.
-Outcome Engine::end(std::shared_ptr<Loaded> loaded) {
+void Engine::end(std::shared_ptr<Loaded> loaded) {
   const SignalsBlocked blocked;
   const Ending::Met met =
       ending_.run([self = weak_from_this().lock(), loaded = std::move(loaded)] { loaded->stop(); },
-                  kLongestStep);
-  if (met != Ending::Met::kTimeUp) return {};
-  Outcome hangs{.status = SKIFF_INTERNAL,
-                .what = fmt::format("the engine was stopped, but its step did not end within {} s: "
-                                    "the device hangs; end the process to free what it holds",
-                                    kLongestStep.count())};
-  spdlog::critical("{}", hangs.what);
-  set_state(hangs);
-  return hangs;
+                  longest_step_);
+  if (met != Ending::Met::kTimeUp) return;
+  spdlog::critical("{}", hangs(longest_step_).what);
+  set_state(hangs(longest_step_));
+}
+
+// A thread that hung may have ended since.
+Outcome Engine::ended() {
+  if (ending_.met() == Ending::Met::kTimeUp) return hangs(longest_step_);
+  std::lock_guard lock(mutex_);
+  if (state_.status == SKIFF_INTERNAL) state_ = closed();
+  return {};
 }
 
 }  // namespace skiff::capi

@@ -2,6 +2,7 @@
 // and is stopped.
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -21,7 +22,10 @@ class Engine : public std::enable_shared_from_this<Engine> {
  public:
   // Checks the options and begins to load. `*engine` is set on success only.
   static Outcome open(std::string_view options, std::shared_ptr<Engine>* engine);
-  explicit Engine(apps::Args args);
+  // The default of `skiff serve`'s --watchdog-timeout.
+  static constexpr std::chrono::seconds kLongestStep{300};
+  // `longest_step` is how long stop() waits for the step under way.
+  explicit Engine(apps::Args args, std::chrono::duration<double> longest_step = kLongestStep);
   ~Engine() { stop(); }
 
   // See skiff_ready().
@@ -31,7 +35,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   // An outbox that is closed when the engine stops.
   Outcome attach(const std::shared_ptr<Outbox>& outbox);
   // SKIFF_INTERNAL where the engine's thread does not end: the device hangs, and nothing has said
-  // so within the time that the longest step may take. What that thread uses stays.
+  // so within the time that the longest step may take. What that thread uses stays. A later call
+  // says the same, at once, until the thread has ended after all.
   Outcome stop();
 
  private:
@@ -41,17 +46,18 @@ class Engine : public std::enable_shared_from_this<Engine> {
   Outcome state() const;
   void set_state(Outcome state);
   void close_outboxes(const Outcome& why);
-  Outcome end(std::shared_ptr<Loaded> loaded);
+  void end(std::shared_ptr<Loaded> loaded);
+  Outcome ended();
 
   const apps::Args args_;
+  const std::chrono::duration<double> longest_step_;
   const Notice settled_;  // the model is loaded, or will never be
   std::atomic<double> part_{0};
   std::atomic<bool> stopping_{false}, parked_{false};
-  mutable std::mutex mutex_;  // guards the four below
+  mutable std::mutex mutex_;  // guards the three below
   Outcome state_{.status = SKIFF_LOADING, .what = "the model is loading; wait with skiff_ready()"};
   std::shared_ptr<Loaded> loaded_;
   std::vector<std::weak_ptr<Outbox>> outboxes_;
-  bool stopped_ = false;
   std::mutex joining_;  // held by the one stop() that waits for the threads
   Ending ending_;
   std::thread loader_;

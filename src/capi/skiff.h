@@ -96,7 +96,8 @@ SKIFF_API int skiff_detokenize(skiff_engine* engine, const char* body, size_t si
 /* Cancels all requests, ends all threads of the engine, and ends every wait with SKIFF_CLOSED. It
  * returns when the step under way is over, or, while the model loads, when the loading has noticed;
  * at once when the device is lost meanwhile. Where the device hangs and the step is not over within
- * 300 s, it is SKIFF_INTERNAL, and what the step uses stays. Idempotent. */
+ * 300 s, it is SKIFF_INTERNAL, and what the step uses stays; a later call says the same at once, or
+ * SKIFF_OK if the step has ended since. Idempotent otherwise. */
 SKIFF_API int skiff_stop(skiff_engine* engine);
 /* Stops the engine and frees it. Queues of it stay valid, and closed. Null is ignored. */
 SKIFF_API void skiff_engine_free(skiff_engine* engine);
