@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the op suite's cases on all GPUs of this machine, plain and under compute-sanitizer, each in its own process.
+# Runs the op suite's cases on all GPUs of this machine (or those of CUDA_VISIBLE_DEVICES), plain and under compute-sanitizer, each in its own process.
 #   bench/check_cuda.sh OPS_TEST [PART ...]
 # OPS_TEST: the test program of src/ops, built with the cuda preset. Parts (default: all):
 #   suite      every case, without a tool
@@ -14,10 +14,14 @@ set -uo pipefail
 nvidia-smi -L > /dev/null || { echo "no NVIDIA GPU answers: nothing would be checked" >&2; exit 2; }
 test=$(realpath "$1"); shift
 parts=("$@"); [ $# -gt 0 ] || parts=(suite memcheck racecheck)
-gpus=$(nvidia-smi -L | wc -l) cores=$(nproc)
+cores=$(nproc)
+[ -n "${CUDA_VISIBLE_DEVICES-}" ] || CUDA_VISIBLE_DEVICES=$(nvidia-smi --query-gpu=index --format=csv,noheader | paste -sd,)
+IFS=, read -ra devices <<< "$CUDA_VISIBLE_DEVICES"
+gpus=${#devices[@]} all_devices=$CUDA_VISIBLE_DEVICES
 per_gpu=${PER_GPU:-$((cores / gpus > 16 ? 16 : cores / gpus > 1 ? cores / gpus : 1))}
 logs=${LOGS:-$(mktemp -d)} filter=${FILTER:-*cuda*:OpTuning*} failed=0
-export test gpus logs
+mkdir -p "$logs"
+export test gpus logs all_devices
 
 # Lists the cases of a filter; those for which racecheck takes longest come first.
 cases() {
@@ -35,7 +39,8 @@ cases() {
 # repeat the same kernels by the thousand, so racecheck checks their first launches only.
 one_case() { # TOOL CASE
   local log="$logs/$1-${2//\//_}" begin=$SECONDS all rc ours command=()
-  export CUDA_VISIBLE_DEVICES=$((SLOT % gpus))
+  IFS=, read -ra devices <<< "$all_devices"
+  export CUDA_VISIBLE_DEVICES=${devices[SLOT % gpus]}
   echo "CUT OFF $2" > "$log"
   [ "$1" = none ] || command=(compute-sanitizer --print-limit 100000 --tool "$1")
   [ "$1" = racecheck ] && command+=(--kernel-name kns=skiff --kernel-name kns=nvjet)

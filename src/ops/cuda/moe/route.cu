@@ -33,11 +33,13 @@ __global__ void __launch_bounds__(kTogetherTokens * 32)
   __shared__ int32_t first_of[kMaxExperts];
   const int all = c.top_k + c.always, experts = c.here + c.always, copies = c.tokens * all;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+#pragma unroll 1
   for (int e = thread; e < experts; e += threads) tokens_of[e] = 0;
   TopK<kSlots> top_k(c);
   wait_for_previous();
   top_k.choose(thread / 32, expert + thread / 32 * all, c.weight + thread / 32 * all);
   __syncthreads();
+#pragma unroll 1
   for (int i = thread; i < copies; i += threads) {
     c.expert[i] = expert[i];
     if (expert[i] >= 0) atomicOr(&tokens_of[expert[i]], 1u << i / all);
@@ -48,8 +50,10 @@ __global__ void __launch_bounds__(kTogetherTokens * 32)
     const int each = (experts + 31) / 32, begin = min(experts, thread * each);
     const int end = min(experts, begin + each);
     int mine = 0;
+#pragma unroll 1
     for (int e = begin; e < end; ++e) mine += __popc(tokens_of[e]);
     int sum = warp_prefix_sum(mine, thread) - mine;
+#pragma unroll 1
     for (int e = begin; e < end; ++e) {
       start[e] = first_of[e] = sum;
       sum += __popc(tokens_of[e]);
@@ -57,6 +61,7 @@ __global__ void __launch_bounds__(kTogetherTokens * 32)
     if (thread == 31) start[experts] = sum;
   }
   __syncthreads();
+#pragma unroll 1
   for (int i = thread; i < copies; i += threads) {
     const int e = expert[i];
     if (e >= 0) order[first_of[e] + __popc(tokens_of[e] & ((1u << i / all) - 1))] = i;

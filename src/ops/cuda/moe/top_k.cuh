@@ -45,6 +45,7 @@ class TopK {
   __device__ void choose(int token, int32_t* expert, float* weight) {
     const int all = c_.top_k + c_.always;
     if (c_.live && token >= *c_.live) {
+#pragma unroll 1
       for (int k = lane_; k < all; k += 32) expert[k] = -1, weight[k] = 0;
       return;
     }
@@ -58,6 +59,7 @@ class TopK {
       expert[place_[i]] = here(expert_of(i));
       weight[place_[i]] = p_[i] / divisor * c_.factor;
     }
+#pragma unroll 1
     for (int k = c_.top_k + lane_; k < all; k += 32) {
       expert[k] = c_.here + k - c_.top_k;
       weight[k] = 1;
@@ -77,7 +79,7 @@ class TopK {
     if (c_.sigmoid) {
 #pragma unroll
       for (int i = 0; i < kSlots; ++i)
-        p_[i] = is(i) ? 1 / (1 + expf(-__ldcg(logits + expert_of(i)))) : 0.0f;
+        p_[i] = is(i) ? __frcp_rn(1 + expf(-__ldcg(logits + expert_of(i)))) : 0.0f;
       return;
     }
     float best = -INFINITY, total = 0;
@@ -107,6 +109,7 @@ class TopK {
       place_[i] = -1;
     }
     if (c_.keep_groups < c_.groups) drop_groups(rank);
+#pragma unroll 1
     for (int k = 0; k < c_.top_k; ++k) {
       unsigned mine = 0;
 #pragma unroll
@@ -154,15 +157,33 @@ class TopK {
     return score_of(best) + score_of(second);
   }
 
+  // judge() of the group that the lanes' experts number i are, where groups have an expert a lane.
+  __device__ float judge_slot(unsigned mine) {
+    const unsigned best = __reduce_max_sync(kAllLanes, mine);
+    if (!c_.two_best) return score_of(best);
+    const unsigned equal = __ballot_sync(kAllLanes, mine == best);
+    const unsigned second = __reduce_max_sync(kAllLanes, mine == best ? 0 : mine);
+    return score_of(best) + score_of((equal & (equal - 1)) != 0 ? best : second);
+  }
+
   // Gives the experts of all but the best groups the rank of -inf; lane g judges group g.
   __device__ void drop_groups(unsigned (&rank)[kSlots]) {
     const int size = c_.experts / c_.groups;
     unsigned worth = 0, kept = 0;
-#pragma unroll 4
-    for (int g = 0; g < c_.groups; ++g) {
-      const float judged = judge(rank, g, size);
-      if (lane_ == g) worth = rank_of(judged);
+    if (size == 32) {
+#pragma unroll
+      for (int i = 0; i < kSlots; ++i) {
+        const float judged = judge_slot(rank[i]);
+        if (lane_ == i && i < c_.groups) worth = rank_of(judged);
+      }
+    } else {
+#pragma unroll 1
+      for (int g = 0; g < c_.groups; ++g) {
+        const float judged = judge(rank, g, size);
+        if (lane_ == g) worth = rank_of(judged);
+      }
     }
+#pragma unroll 1
     for (int k = 0; k < c_.keep_groups; ++k) {
       const unsigned top = __reduce_max_sync(kAllLanes, worth);
       const int group = __ffs(static_cast<int>(__ballot_sync(kAllLanes, worth == top))) - 1;
@@ -171,6 +192,7 @@ class TopK {
     }
     // The bounds of each group are compared, because a division for each expert would take longer
     // than all else here.
+#pragma unroll 1
     for (int g = 0; g < c_.groups; ++g) {
       if (kept >> g & 1) continue;
       const int first = g * size, end = first + size;

@@ -1,5 +1,7 @@
 #include "ops/cuda/quant/direct_call.h"
 
+#include <bit>
+
 #include "base/check.h"
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/quant/atom_call.h"
@@ -52,6 +54,7 @@ void start_direct(const Linear& w, DirectArgs args, bool gated, int multiprocess
   const int items = args.pairs * args.jobs.capacity;
   const int blocks = std::min(items, kBlocks * multiprocessors);
   args.split = split_of(items, args.chunks, blocks);
+  args.log_split = std::countr_zero(static_cast<unsigned>(args.split));
   const Launch how = {
       .grid = dim3(static_cast<unsigned>(blocks)),
       .block = dim3(kWarps * 32),

@@ -5,7 +5,7 @@
 // hand-over from warps that load to warps that multiply, and no sum of partial tiles in device
 // memory, which together take longer than a small weight takes to arrive. A warp has two atoms, 16
 // weight rows, and a ring of its own in shared memory, to which it copies several chunks of them
-// ahead (cp.async), the first ones before griddepcontrol.wait. An item, all chunks of two atoms, is
+// ahead (cp.async.bulk), the first ones before griddepcontrol.wait. An item, all chunks of two atoms, is
 // divided among 1, 2, 4 or 8 warps of a block, whose sums meet in shared memory in a fixed order.
 //
 // How items are divided follows from the weight alone: a row has the same bits whatever the other
@@ -28,6 +28,7 @@ constexpr int most_rows(int groups) { return groups > 0 ? 2 : 4; }
 // Shared memory holds a ring of kRingBytes for each warp, and at most kMostXBytes of rows of x for
 // the block.
 constexpr int kRingBytes = 8 << 10, kMostXBytes = 36 << 10;
+constexpr int kMostStages = 8;  // of a ring
 
 struct DirectArgs {
   const void* x;  // bf16
@@ -35,7 +36,8 @@ struct DirectArgs {
   int rows, in;       // of x, all of which a block keeps
   int pitch;          // bytes from one row to the next in shared memory
   int chunks, pairs;  // of a matrix: chunks of 128 columns, and pairs of atoms
-  int split;          // warps that share an item
+  int split;          // warps that share an item: two to the power of log_split
+  int log_split;
   JobList jobs;       // with JobList::expert: the copies of one token; else one job has all rows
   bool list_early;    // the list was complete before the previous kernel triggered this one
   bool one_row;       // all jobs share row 0 of x
@@ -63,7 +65,6 @@ constexpr int split_of(int items, int chunks, int blocks) {
 
 // Rows are padded against bank conflicts: ldmatrix reads 16 bytes of each of eight.
 constexpr int pitch_of(int chunks) { return chunks * 256 + 16; }
-// Shared memory: the rings, the rows of x, and 16 bytes of zeros.
-constexpr int64_t x_bytes(int64_t rows, int chunks) { return rows * pitch_of(chunks) + 16; }
+constexpr int64_t x_bytes(int64_t rows, int chunks) { return rows * pitch_of(chunks); }
 
 }  // namespace skiff::cuda::direct

@@ -1,4 +1,8 @@
-// ops/cuda/quant/direct_kernel.cuh -- the kernel of direct_args.h. PTX ISA, "cp.async".
+// ops/cuda/quant/direct_kernel.cuh -- the kernel of direct_args.h. PTX ISA, "cp.async.bulk".
+//
+// One layer of a step with one row runs a dozen kernels of a few microseconds, whose code does not
+// stay in the instruction caches until the next layer. So everything outside of the main loop is
+// compact: loops that run a few times are not unrolled, and there are no divisions.
 #pragma once
 #include <cuda_bf16.h>
 
@@ -17,20 +21,6 @@ namespace skiff::cuda::direct {
 
 using atoms::AtomArgs;
 
-// Copies 16 bytes of a weight, which is read once.
-__device__ __forceinline__ void copy_once(uint32_t to, const std::byte* from) {
-  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-               "l"(static_cast<uint64_t>(Keep::kFirstToGo))
-               : "memory");
-}
-__device__ __forceinline__ void end_copies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-// Waits until at most kLeft of the groups of this thread's copies are under way.
-template <int kLeft>
-__device__ __forceinline__ void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLeft) : "memory");
-}
 template <Codes kCodes, int kGroups, bool kGated>
 class Worker {
  public:
@@ -38,19 +28,22 @@ class Worker {
   // A stage has a chunk of two atoms, each with the scales of its rows at most.
   static constexpr int kStageBytes = 2 * (kWords * 512 + (kGroups > 0 ? kGroups * 32 : 0));
   static constexpr int kStages = kRingBytes / kStageBytes;
+  static_assert(kStages <= kMostStages);
 
-  // `ring`: this warp's. `x`: the rows of x, with 16 bytes of zeros before them.
-  __device__ Worker(const DirectArgs& a, const AtomArgs& q, uint32_t ring, uint32_t x, float4* sums)
+  // `ring` and the barriers of its stages at `full`: this warp's. `x`: the rows of x.
+  __device__ Worker(const DirectArgs& a, const AtomArgs& q, uint32_t ring, uint32_t full,
+                    uint32_t x, float4* sums)
       : a_(a),
         q_(q),
         ring_(ring),
+        full_(full),
         x_(x),
         sums_(sums),
         lane_(threadIdx.x % 32),
         warp_(threadIdx.x / 32),
         base_(atoms::base_pair(q.fixed_zero)) {
-    const int each = (a.chunks + a.split - 1) / a.split;
-    begin_ = min(a.chunks, warp_ % a.split * each);
+    const int each = (a.chunks + a.split - 1) >> a.log_split;
+    begin_ = min(a.chunks, (warp_ & (a.split - 1)) * each);
     end_ = min(a.chunks, begin_ + each);
   }
 
@@ -58,23 +51,26 @@ class Worker {
   // which weights that need no list do not wait, and stage_x() when x is in shared memory.
   template <class F, class G>
   __device__ void run(F wait, G stage_x) {
+    init_barriers();
     const bool early = !is_listed() || a_.list_early;
     if (early) fill();
     wait();
     if (!early) fill();
     stage_x();
     int stage = 0;
-    for (int turn = 0; exists(item_of(turn)); ++turn) {
-      const Item item = item_of(turn);
+    uint32_t parity = 0;
+    Item item = item_of(0);
+    for (int turn = 0; exists(item); item = item_of(++turn)) {
       const Scales scales = scales_of(item);
+      const uint32_t x = x_of(item);
       float sum[2][4] = {};
       for (int chunk = begin_; chunk < end_; ++chunk) {
-        wait_for_copies<kStages - 1>();
+        barrier_wait(full_ + 8 * stage, parity);
+        const Chunk weights = load(ring_ + stage * kStageBytes);
         __syncwarp();
-        multiply(sum, item, chunk, ring_ + stage * kStageBytes);
-        __syncwarp();
-        copy_next(ring_ + stage * kStageBytes);
-        if (++stage == kStages) stage = 0;
+        if (elected()) copy_next(stage);
+        multiply(sum, weights, x + chunk * (2 * kAtomWidth));
+        if (++stage == kStages) stage = 0, parity ^= 1;
       }
       finish(sum, item, scales, turn);
     }
@@ -87,11 +83,17 @@ class Worker {
   struct Scales {
     float first, second;
   };
+  // What a lane has of a chunk: its part of both atoms, and scales where they lie there.
+  struct Chunk {
+    uint4 words[2][kWords];
+    float scale[2];
+  };
 
   // The warp's item of a turn. There is none where the job is not below their number.
   __device__ Item item_of(int turn) const {
-    const int slot = warp_ / a_.split + turn * (kWarps / a_.split);
+    const int slot = (warp_ >> a_.log_split) + turn * (kWarps >> a_.log_split);
     const int index = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
+    if (!is_listed()) return {index < a_.pairs ? 0 : 1, index};
     return {index / a_.pairs, index % a_.pairs};
   }
   __device__ bool exists(const Item& item) const { return item.job < a_.jobs.capacity; }
@@ -106,11 +108,23 @@ class Worker {
             scales[(kGated ? q_.up_atoms + item.pair : 2 * item.pair + 1) * kAtomHeight]};
   }
 
+  __device__ void init_barriers() {
+    if (lane_ == 0) {
+#pragma unroll 1
+      for (int stage = 0; stage < kStages; ++stage) barrier_init(full_ + 8 * stage, 1);
+      barrier_init_done();
+    }
+    __syncwarp();
+  }
+
   // Starts the copies of the first kStages chunks.
   __device__ void fill() {
+    if (!elected()) return;
     next_item(0);
-    for (int stage = 0; stage < kStages; ++stage) copy_next(ring_ + stage * kStageBytes);
+#pragma unroll 1
+    for (int stage = 0; stage < kStages; ++stage) copy_next(stage);
   }
+  // The elected thread alone knows what is copied next.
   __device__ void next_item(int turn) {
     copied_turn_ = turn;
     copied_chunk_ = begin_;
@@ -120,66 +134,70 @@ class Worker {
       return;
     }
     from_ = q_.atoms + expert_of(item) * q_.matrix_bytes + begin_ * q_.chunk_bytes +
-            int64_t{kGated ? item.pair : 2 * item.pair} * q_.atom_bytes;
+            int64_t{kGated ? item.pair : 2 * item.pair} * atom_bytes();
   }
-  // Starts the copy of the chunk behind the last one that was copied, if there is one. Stages are
-  // counted by their groups of copies, so an empty one counts, too.
-  __device__ void copy_next(uint32_t to) {
-    if (from_ != nullptr) {
-      const int64_t up = int64_t{kGated ? q_.up_atoms : 1} * q_.atom_bytes;
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        for (int at = lane_ * 16; at < q_.atom_bytes; at += 512)
-          copy_once(to + h * (kStageBytes / 2) + at, from_ + h * up + at);
-      }
-      from_ += q_.chunk_bytes;
-      if (++copied_chunk_ == end_) next_item(copied_turn_ + 1);
+  // Starts the copy of the chunk behind the last one that was copied, if there is one.
+  __device__ void copy_next(int stage) {
+    if (from_ == nullptr) return;
+    const uint32_t to = ring_ + stage * kStageBytes, full = full_ + 8 * stage;
+    const int bytes = atom_bytes();
+    barrier_expect(full, 2 * bytes);
+    if constexpr (kGated) {
+      copy_bytes(to, from_, bytes, full, Keep::kFirstToGo);
+      copy_bytes(to + bytes, from_ + int64_t{q_.up_atoms} * bytes, bytes, full, Keep::kFirstToGo);
+    } else {
+      copy_bytes(to, from_, 2 * bytes, full, Keep::kFirstToGo);
     }
-    end_copies();
+    from_ += q_.chunk_bytes;
+    if (++copied_chunk_ == end_) next_item(copied_turn_ + 1);
   }
+  __device__ int atom_bytes() const { return kGroups > 0 ? q_.atom_bytes : kWords * 512; }
 
-  // Adds the products of a chunk. Even and odd steps have sums of their own, so that products wait
-  // less.
-  __device__ __forceinline__ void multiply(float (&sum)[2][4], const Item& item, int chunk,
-                                           uint32_t stage) const {
-    uint4 words[2][kWords];
+  __device__ __forceinline__ Chunk load(uint32_t stage) const {
+    Chunk chunk;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
+      const uint32_t atom = stage + h * atom_bytes();
 #pragma unroll
       for (int w = 0; w < kWords; ++w)
-        words[h][w] = atoms::load_shared16(stage + h * (kStageBytes / 2) + w * 512 + lane_ * 16);
+        chunk.words[h][w] = atoms::load_shared16(atom + w * 512 + lane_ * 16);
+      if constexpr (kGroups > 0)
+        chunk.scale[h] = atoms::load_scale(q_.scale, atom + q_.scales_at, /*group=*/0, lane_ / 4);
     }
+    return chunk;
+  }
+
+  // Adds the products of a chunk, whose columns of x begin at `x`. Even and odd steps have sums of
+  // their own, so that products wait less.
+  __device__ __forceinline__ void multiply(float (&sum)[2][4], const Chunk& chunk,
+                                           uint32_t x) const {
     float group[2][4] = {};
-    uint32_t x[4];
+    uint32_t columns[4];
 #pragma unroll
     for (int step = 0; step < 8; ++step) {
-      if (step % 2 == 0) load_x(x, item, chunk * 128 + step * 16);
+      if (step % 2 == 0) load_matrices(columns, x + step * 32);
       uint32_t w[4];
 #pragma unroll
       for (int h = 0; h < 2; ++h)
-        atoms::operands<kCodes>(w[h], w[2 + h], words[h][step / atoms::kLoadSteps<kCodes>], step,
-                                base_);
-      mma_bf16(kGroups > 0 ? group[step % 2] : sum[step % 2], w, x[step % 2 * 2],
-               x[step % 2 * 2 + 1]);
+        atoms::operands<kCodes>(w[h], w[2 + h], chunk.words[h][step / atoms::kLoadSteps<kCodes>],
+                                step, base_);
+      mma_bf16(kGroups > 0 ? group[step % 2] : sum[step % 2], w, columns[step % 2 * 2],
+               columns[step % 2 * 2 + 1]);
     }
     if constexpr (kGroups > 0) {
-      const float scale[2] = {group_scale(stage), group_scale(stage + kStageBytes / 2)};
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        sum[0][i] = fmaf(group[0][i] + group[1][i], scale[i / 2], sum[0][i]);
+        sum[0][i] = fmaf(group[0][i] + group[1][i], chunk.scale[i / 2], sum[0][i]);
     }
   }
 
-  __device__ float group_scale(uint32_t atom) const {
-    return atoms::load_scale(q_.scale, atom + q_.scales_at, /*group=*/0, lane_ / 4);
-  }
-
-  // The operands of two steps, of 32 columns from `column` on. Rows that x does not have are zeros.
-  __device__ void load_x(uint32_t (&to)[4], const Item& item, int column) const {
-    const int row = lane_ % 8, piece = lane_ / 8;
-    const bool has = is_listed() ? row == 0 : row < a_.rows;
-    const int at = !is_listed() ? row : a_.one_row ? 0 : item.job;
-    load_matrices(to, has ? x_ + 16 + at * a_.pitch + (column + piece * 8) * 2 : x_);
+  // Where a lane's 16 bytes of the item's rows of x begin: ldmatrix gives two steps of 16 columns
+  // at a time. Rows that x does not have are row 0 again, and what they give is not stored.
+  __device__ uint32_t x_of(const Item& item) const {
+    const int row = is_listed()              ? (a_.one_row ? 0 : item.job)
+                    : lane_ % 8 < a_.rows ? lane_ % 8
+                                             : 0;
+    return x_ + row * a_.pitch + lane_ / 8 * 16;
   }
 
   // Brings the sums of the warps that share the item together, scales and stores them.
@@ -188,40 +206,45 @@ class Worker {
     float4 all = {sum[0][0] + sum[1][0], sum[0][1] + sum[1][1], sum[0][2] + sum[1][2],
                   sum[0][3] + sum[1][3]};
     if (a_.split > 1) {
-      float4* mine = sums_ + turn % 2 * (32 * kWarps);
-      mine[warp_ * 32 + lane_] = all;
-      named_sync(1 + warp_ / a_.split, a_.split * 32);
-      if (warp_ % a_.split != 0) return;
+      float4* mine = sums_ + turn % 2 * (32 * kWarps) + warp_ * 32 + lane_;
+      *mine = all;
+      named_sync(1 + (warp_ >> a_.log_split), a_.split * 32);
+      if ((warp_ & (a_.split - 1)) != 0) return;
       all = {};
-      for (int w = 0; w < a_.split; ++w) {
-        const float4 one = mine[(warp_ + w) * 32 + lane_];
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) {
+        if (w >= a_.split) break;
+        const float4 one = mine[w * 32];
         all.x += one.x, all.y += one.y, all.z += one.z, all.w += one.w;
       }
     }
     const int feature = item.pair * (kGated ? 8 : 16) + lane_ / 4;
-    put_column(all.x * scales.first, all.z * scales.second, item.job, feature, 0);
-    put_column(all.y * scales.first, all.w * scales.second, item.job, feature, 1);
+#pragma unroll 1
+    for (int odd = 0; odd < 2; ++odd)
+      put_column((odd ? all.y : all.x) * scales.first, (odd ? all.w : all.z) * scales.second,
+                 item.job, feature, 2 * (lane_ % 4) + odd);
   }
 
   // Stores one row's outputs: of the item's first atom and of its second, or what a gate lets
   // through.
-  __device__ void put_column(float first, float second, int job, int feature, int odd) const {
-    const int column = 2 * (lane_ % 4) + odd;
+  __device__ void put_column(float first, float second, int job, int feature, int column) const {
     if (column >= (is_listed() ? 1 : a_.rows)) return;
     const int64_t to = (is_listed() ? job : column) * a_.out_stride + feature;
     if constexpr (kGated) {
       if (feature < a_.features) put(a_.out, a_.out_f32, to, activate(first, a_.act) * second);
     } else {
-      if (feature < a_.features)
-        put(a_.out, a_.out_f32, to, first + (a_.bias ? a_.bias[feature] : 0.0f));
-      if (feature + 8 < a_.features)
-        put(a_.out, a_.out_f32, to + 8, second + (a_.bias ? a_.bias[feature + 8] : 0.0f));
+#pragma unroll 1
+      for (int i = 0; i < 16; i += 8) {
+        if (feature + i >= a_.features) return;
+        put(a_.out, a_.out_f32, to + i,
+            (i == 0 ? first : second) + (a_.bias ? a_.bias[feature + i] : 0.0f));
+      }
     }
   }
 
   const DirectArgs& a_;
   const AtomArgs& q_;
-  const uint32_t ring_, x_;
+  const uint32_t ring_, full_, x_;
   float4* const sums_;
   const int lane_, warp_;
   const uint32_t base_;
@@ -231,19 +254,28 @@ class Worker {
   int copied_turn_ = 0, copied_chunk_ = 0;
 };
 
-// Copies the rows of x to shared memory, behind 16 bytes of zeros. Columns behind them are zeros.
+// Copies the rows of x to shared memory. Columns behind them are zeros.
 __device__ __forceinline__ void stage_rows(char* to, const DirectArgs& a) {
-  const int pieces = a.pitch / 16, filled = a.in / 8;
-  const auto* x = static_cast<const __nv_bfloat16*>(a.x);
-  if (threadIdx.x == 0) *reinterpret_cast<uint4*>(to) = {};
+  constexpr int kThreads = kWarps * 32, kAtOnce = 4;
+  const int pieces = a.chunks * (2 * kAtomWidth / 16), filled = a.in / 8;
+#pragma unroll 1
   for (int row = 0; row < a.rows; ++row) {
-    char* at = to + 16 + row * a.pitch;
-#pragma unroll 4
-    for (int piece = static_cast<int>(threadIdx.x); piece < pieces; piece += kWarps * 32) {
-      uint4 v = {};
-      if (piece < filled)
-        v = __ldcg(reinterpret_cast<const uint4*>(x + row * a.x_stride + piece * 8));
-      *reinterpret_cast<uint4*>(at + piece * 16) = v;
+    const auto* from =
+        reinterpret_cast<const uint4*>(static_cast<const __nv_bfloat16*>(a.x) + row * a.x_stride);
+    auto* at = reinterpret_cast<uint4*>(to + row * a.pitch);
+#pragma unroll 1
+    for (int first = static_cast<int>(threadIdx.x); first < pieces; first += kAtOnce * kThreads) {
+      uint4 v[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int piece = first + i * kThreads;
+        v[i] = piece < filled ? __ldcg(from + piece) : uint4{};
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int piece = first + i * kThreads;
+        if (piece < pieces) at[piece] = v[i];
+      }
     }
   }
 }
@@ -253,11 +285,13 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
     direct_kernel(const __grid_constant__ DirectArgs a, const __grid_constant__ AtomArgs q) {
   extern __shared__ uint4 dynamic[];
   __shared__ float4 sums[2 * kWarps * 32];
+  __shared__ uint64_t full[kWarps * kMostStages];
   char* memory = reinterpret_cast<char*>(dynamic);
   char* rows = memory + kWarps * kRingBytes;
   if (a.next_at_once) let_next_start();
   const auto warp = static_cast<uint32_t>(threadIdx.x / 32);
   Worker<kCodes, kGroups, kGated> worker(a, q, shared_address(memory) + warp * kRingBytes,
+                                         shared_address(full + warp * kMostStages),
                                          shared_address(rows), sums);
   worker.run(
       [&] {
