@@ -58,6 +58,10 @@ Error invalid(std::string what, std::string field = "chat_template") {
   return {Code::kInvalid, std::move(what), std::move(field)};
 }
 
+Error in_template(const Error& error) {
+  return {error.code, "chat template, " + error.what, "messages"};
+}
+
 // A template that does not parse causes an error only when it is used.
 using Templates = std::map<std::string, Result<Template>, std::less<>>;
 using Forms = std::map<std::string, HistoryForm, std::less<>>;  // of those that parse
@@ -147,8 +151,10 @@ class JinjaChatTemplate : public ChatTemplate {
     static const OrderedJson null;
     const OrderedJson generates = conversation.add_generation_prompt;
     const auto known = with_known_roles(conversation.messages, chosen);
-    const auto formed = in_history_form(known ? *known : conversation.messages, form);
-    const OrderedJson& messages = formed ? *formed : known ? *known : conversation.messages;
+    jinja::Budget budget{jinja::Limits()};
+    const auto formed = in_history_form(known ? *known : conversation.messages, form, budget);
+    if (!formed) return in_template(formed.error());
+    const OrderedJson& messages = *formed ? **formed : known ? *known : conversation.messages;
     std::vector<Template::Variable> variables;
     for (const auto& [name, value] : special_.items()) variables.push_back({name, &value});
     variables.push_back({"messages", &messages});
@@ -163,8 +169,8 @@ class JinjaChatTemplate : public ChatTemplate {
       for (const auto& [name, value] : conversation.kwargs.items())
         variables.push_back({name, &value});
     }
-    auto text = chosen.render(variables, clock_);
-    if (!text) return Error{text.error().code, "chat template, " + text.error().what, "messages"};
+    auto text = chosen.render(variables, clock_, budget);
+    if (!text) return in_template(text.error());
     return continues ? cut_in_final_message(std::move(*text), conversation.messages)
                      : std::move(text);
   }
@@ -263,7 +269,7 @@ Result<std::unique_ptr<ChatTemplate>> load_chat_template(const std::string& mode
   return invalid(e.what());
 }
 
-Result<std::unique_ptr<ChatTemplate>> make_chat_template(std::string text, Json special,
+Result<std::unique_ptr<ChatTemplate>> make_chat_template(std::string text, const Json& special,
                                                          std::function<std::time_t()> clock) {
   return build(parsed({{"default", std::move(text), "chat template"}}), "", OrderedJson(special),
                std::move(clock));

@@ -68,7 +68,7 @@ Result<std::unique_ptr<ChatTemplate>> load_chat_template(const std::string& mode
 
 // For tests and tools: makes a ChatTemplate of any text, with `special` as extra variables. `clock`
 // is the clock of strftime_now(); the system's if empty.
-Result<std::unique_ptr<ChatTemplate>> make_chat_template(std::string text, Json special,
+Result<std::unique_ptr<ChatTemplate>> make_chat_template(std::string text, const Json& special,
                                                          std::function<std::time_t()> clock = {});
 
 }  // namespace skiff::text

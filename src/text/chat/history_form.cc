@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,14 +23,14 @@ jinja::Limits probe_limits() {
 }
 
 // Mistral's templates want ids of nine letters and digits.
-OrderedJson probe_messages(const HistoryForm& form) {
+OrderedJson probe_messages(const HistoryForm& form, jinja::Budget& budget) {
   OrderedJson messages = OrderedJson::parse(R"([
       {"role": "user", "content": "probe"},
       {"role": "assistant", "content": "", "tool_calls": [{"id": "probe0001", "type": "function",
        "function": {"name": "probe", "arguments": {"probed_key": "probed_value"}}}]},
       {"role": "tool", "tool_call_id": "probe0001", "name": "probe", "content": "probe"}])");
-  auto formed = in_history_form(messages, form);
-  return formed ? std::move(*formed) : messages;
+  auto formed = in_history_form(messages, form, budget);
+  return formed && *formed ? std::move(**formed) : messages;
 }
 
 // Python's repr() of an object, which a template prints where it takes the arguments for text, has
@@ -56,18 +55,15 @@ bool calls(const OrderedJson& message) {
 }
 
 // As Python writes JSON, which is what models are trained on.
-std::string json_of(const OrderedJson& value) {
-  static const auto writer = jinja::Template::parse("{{ value | tojson }}");
-  const jinja::Template::Variable variable{"value", &value};
-  auto text = writer->render({&variable, 1}, [] { return std::time_t{0}; });
-  return text ? std::move(*text) : value.dump();
-}
-
-void write_arguments(OrderedJson& call) {
+Status write_arguments(OrderedJson& call, jinja::Budget& budget) {
   const auto function = call.is_object() ? call.find("function") : call.end();
-  if (!call.is_object() || function == call.end() || !function->is_object()) return;
+  if (!call.is_object() || function == call.end() || !function->is_object()) return ok();
   const auto arguments = function->find("arguments");
-  if (arguments != function->end() && arguments->is_object()) *arguments = json_of(*arguments);
+  if (arguments == function->end() || !arguments->is_object()) return ok();
+  auto text = jinja::json_of(*arguments, budget);
+  if (!text) return text.error();
+  *arguments = std::move(*text);
+  return ok();
 }
 
 }  // namespace
@@ -81,14 +77,15 @@ HistoryForm find_history_form(const jinja::Template& chosen, const OrderedJson& 
   const OrderedJson generates = true, documents = nullptr;
   for (const HistoryForm form : {HistoryForm{false, false}, HistoryForm{false, true},
                                  HistoryForm{true, false}, HistoryForm{true, true}}) {
-    const OrderedJson messages = probe_messages(form);
+    jinja::Budget budget(probe_limits());
+    const OrderedJson messages = probe_messages(form, budget);
     std::vector<jinja::Template::Variable> variables;
     for (const auto& [name, value] : special.items()) variables.push_back({name, &value});
     variables.insert(variables.end(), {{"messages", &messages},
                                        {"tools", &tools},
                                        {"documents", &documents},
                                        {"add_generation_prompt", &generates}});
-    const auto prompt = chosen.render(variables, clock, probe_limits());
+    const auto prompt = chosen.render(variables, clock, budget);
     if (prompt && shows_arguments(*prompt, form)) return form;
   }
   return {};
@@ -96,17 +93,19 @@ HistoryForm find_history_form(const jinja::Template& chosen, const OrderedJson& 
 
 bool has_calls(const OrderedJson& messages) { return std::ranges::any_of(messages, calls); }
 
-std::optional<OrderedJson> in_history_form(const OrderedJson& messages, const HistoryForm& form) {
-  if (!form.text_arguments && !form.null_content) return std::nullopt;
-  if (!has_calls(messages)) return std::nullopt;
+Result<std::optional<OrderedJson>> in_history_form(const OrderedJson& messages,
+                                                   const HistoryForm& form, jinja::Budget& budget) {
+  if (!form.text_arguments && !form.null_content) return std::optional<OrderedJson>();
+  if (!has_calls(messages)) return std::optional<OrderedJson>();
   OrderedJson formed = messages;
   for (OrderedJson& message : formed) {
     if (!calls(message)) continue;
     if (form.null_content && is_blank(message)) message["content"] = nullptr;
     if (!form.text_arguments) continue;
-    for (OrderedJson& call : message["tool_calls"]) write_arguments(call);
+    for (OrderedJson& call : message["tool_calls"])
+      if (const Status written = write_arguments(call, budget); !written) return written.error();
   }
-  return formed;
+  return std::optional(std::move(formed));
 }
 
 }  // namespace skiff::text

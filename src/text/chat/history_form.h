@@ -25,8 +25,10 @@ HistoryForm find_history_form(const jinja::Template& chosen, const OrderedJson& 
 // Whether a message has tool calls.
 bool has_calls(const OrderedJson& messages);
 
-// The messages in that form; nothing if they can stay as they are. Takes arguments that are
-// objects and contents that are "", null or absent.
-std::optional<OrderedJson> in_history_form(const OrderedJson& messages, const HistoryForm& form);
+// The messages in that form, at the expense of the rendering's budget; nothing if they can stay as
+// they are. Takes arguments that are objects and contents that are "", null or absent. Returns
+// kInvalid where the budget does not allow it.
+Result<std::optional<OrderedJson>> in_history_form(const OrderedJson& messages,
+                                                   const HistoryForm& form, jinja::Budget& budget);
 
 }  // namespace skiff::text

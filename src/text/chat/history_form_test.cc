@@ -94,6 +94,36 @@ TEST(HistoryForm, WhatNoFormMendsStaysAsItIs) {
   EXPECT_TRUE(make_chat_template(endless, Json::object()));
 }
 
+// Calls of a history with arguments of about a thousand steps each.
+OrderedJson long_history(int count) {
+  const OrderedJson call = {
+      {"type", "function"},
+      {"function", {{"name", "f"}, {"arguments", {{"list", std::vector<int>(300, 7)}}}}}};
+  OrderedJson message = {{"role", "assistant"}, {"content", ""}, {"tool_calls", {}}};
+  for (int i = 0; i < count; ++i) message["tool_calls"].push_back(call);
+  return OrderedJson::array({message});
+}
+
+// One budget for all of them, and for the rendering behind it.
+TEST(HistoryForm, WritingArgumentsIsCharged) {
+  jinja::Limits limits;
+  limits.steps = 20'000;
+  const HistoryForm text{.text_arguments = true};
+  jinja::Budget enough(limits), spent(limits);
+  const auto formed = in_history_form(long_history(10), text, enough);
+  ASSERT_TRUE(formed);
+  EXPECT_THAT((**formed)[0]["tool_calls"][9]["function"]["arguments"].get<std::string>(),
+              testing::StartsWith(R"({"list": [7, 7, )"));
+  const auto refused = in_history_form(long_history(1000), text, spent);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().what, HasSubstr("more than 20000 steps"));
+  const auto loop = jinja::Template::parse("{% for i in range(3000) %}{% endfor %}done");
+  const std::vector<jinja::Template::Variable> none;
+  const jinja::Clock clock = [] { return std::time_t{0}; };
+  EXPECT_TRUE(loop->render(none, clock, limits));
+  EXPECT_FALSE(loop->render(none, clock, enough));
+}
+
 // Templates that show no call of a history, whatever its form, or cannot be rendered here. With
 // firefunction, Kimi's and llama.cpp's, jinja2 in Hugging Face's sandbox fails, too.
 bool shows_no_calls(const std::string& name) {

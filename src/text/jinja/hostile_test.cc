@@ -76,17 +76,17 @@ std::string repeated(const std::string& piece, int n) {
 // Each template builds a chain of references that is destroyed, compared or called by recursion.
 TEST(HostileTemplates, ChainsDoNotOverflowTheStack) {
   const std::vector<std::string> chains = {
-      "{% set ns=namespace(j='x') %}{% for k in range(3) %}{% for i in range(100000) %}"
-      "{% set ns.j=joiner(ns.j) %}{% endfor %}{% endfor %}",
-      "{% set ns=namespace(p='x') %}{% for i in range(100000) %}{% for x in [1] %}"
-      "{% set ns.c=loop.changed %}{% endfor %}{% if ns.c(ns.p) %}{% endif %}{% set ns.p=ns.c %}"
-      "{% endfor %}",
-      "{% set ns=namespace(j='x') %}{% for i in range(99999) %}{% set ns.j=cycler(ns.j).next %}"
-      "{% endfor %}",
-      "{% set ns=namespace(j=[]) %}{% for i in range(99999) %}{% set ns.j=[ns.j].index %}"
-      "{% endfor %}",
-      "{% set ns=namespace(j='x') %}{% for i in range(99999) %}{% set ns.j=[joiner([ns.j])] %}"
-      "{% endfor %}",
+      ("{% set ns=namespace(j='x') %}{% for k in range(3) %}{% for i in range(100000) %}"
+       "{% set ns.j=joiner(ns.j) %}{% endfor %}{% endfor %}"),
+      ("{% set ns=namespace(p='x') %}{% for i in range(100000) %}{% for x in [1] %}"
+       "{% set ns.c=loop.changed %}{% endfor %}{% if ns.c(ns.p) %}{% endif %}{% set ns.p=ns.c %}"
+       "{% endfor %}"),
+      ("{% set ns=namespace(j='x') %}{% for i in range(99999) %}{% set ns.j=cycler(ns.j).next %}"
+       "{% endfor %}"),
+      ("{% set ns=namespace(j=[]) %}{% for i in range(99999) %}{% set ns.j=[ns.j].index %}"
+       "{% endfor %}"),
+      ("{% set ns=namespace(j='x') %}{% for i in range(99999) %}{% set ns.j=[joiner([ns.j])] %}"
+       "{% endfor %}"),
       "{{ ['a'] | map(*(['map'] * 100000)) | list }}",
       "{{ ['a'] | select(*(['map'] * 1000)) | map(*(['map'] * 1000)) | list }}",
       // Closures that chain the scopes of a recursive loop.
@@ -127,8 +127,8 @@ TEST(HostileTemplates, LoopChangedCalledWithItselfIsFreed) {
 TEST(HostileTemplates, MemoryIsCharged) {
   const std::vector<std::string> hungry = {
       "{% set d={'A'*15000000:1} %}{% for i in range(30) %}{% set n=namespace(d) %}{% endfor %}",
-      "{% macro f() %}{% endmacro %}{% set d={'A'*15000000:1} %}{% for i in range(30) %}"
-      "{{ f(**d) }}{% endfor %}",
+      ("{% macro f() %}{% endmacro %}{% set d={'A'*15000000:1} %}{% for i in range(30) %}"
+       "{{ f(**d) }}{% endfor %}"),
       "{% set b='a'*5000000 %}{{ ([1]*40) | tojson(separators=(b,b)) | length }}",
       "{% set b='a'*5000000 %}{{ {'x':1,'y':2,'z':3} | tojson(separators=(b,b)) | length }}",
       "{{ ('a,'*2500000).split(',') | length }}",
@@ -225,7 +225,7 @@ double parse_seconds(const std::string& text) {
 
 std::string numbered(const std::string& before, const std::string& after, int n) {
   std::string out;
-  for (int i = 0; i < n; ++i) out += before + std::to_string(i) + after;
+  for (int i = 0; i < n; ++i) out.append(before).append(std::to_string(i)).append(after);
   return out;
 }
 
@@ -270,11 +270,12 @@ struct Work {
 Work work_of(const std::function<void(Interpreter&)>& call) {
   Limits limits = without_deadline();
   limits.steps = 1'000'000;
-  Interpreter in(limits, [] { return std::time_t{0}; });
+  Interpreter in(Budget(limits), [] { return std::time_t{0}; });
   const double seconds = processor_seconds([&] {
     try {
       call(in);
-    } catch (const TemplateError&) {
+    } catch (const TemplateError& refusal) {
+      EXPECT_STRNE(refusal.what(), "");
     }
   });
   return {in.budget().steps(), seconds};

@@ -69,8 +69,8 @@ struct Interpreter::Inside {
   std::shared_ptr<Scope> outer;
 };
 
-Interpreter::Interpreter(const Limits& limits, Clock clock)
-    : budget_(limits), clock_(std::move(clock)), root_(std::make_shared<Scope>()), scope_(root_) {}
+Interpreter::Interpreter(const Budget& budget, Clock clock)
+    : budget_(budget), clock_(std::move(clock)), root_(std::make_shared<Scope>()), scope_(root_) {}
 
 Interpreter::~Interpreter() {
   for (const auto& space : namespaces_) space->items.clear();

@@ -27,7 +27,7 @@ struct Scope {
 // Every function may throw TemplateError; line() is then the line of the error.
 class Interpreter {
  public:
-  Interpreter(const Limits& limits, Clock clock);
+  Interpreter(const Budget& budget, Clock clock);
   ~Interpreter();
   Interpreter(const Interpreter&) = delete;
 

@@ -1,6 +1,7 @@
 #include "text/jinja/template.h"
 
 #include "text/jinja/parser.h"
+#include "text/jinja/print.h"
 
 namespace skiff::jinja {
 namespace {
@@ -38,14 +39,22 @@ Result<std::string> Template::render(const OrderedJson& variables, const Clock& 
 }
 
 Result<std::string> Template::render(std::span<const Variable> variables, const Clock& clock,
-                                     const Limits& limits) const {
-  Interpreter interpreter(limits, clock);
+                                     const Budget& budget) const {
+  Interpreter interpreter(budget, clock);
   try {
     for (const auto& [name, value] : variables)
       interpreter.define(name, Value::from_json(interpreter.budget(), *value));
     return interpreter.run(*body_);
   } catch (const TemplateError& e) {
     return at_line(interpreter.line(), e.what());
+  }
+}
+
+Result<std::string> json_of(const OrderedJson& value, Budget& budget) {
+  try {
+    return json_text(budget, Value::from_json(budget, value), {});
+  } catch (const TemplateError& e) {
+    return Error{Code::kInvalid, e.what()};
   }
 }
 

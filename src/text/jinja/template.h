@@ -27,7 +27,12 @@ class Template {
     const OrderedJson* value;
   };
   Result<std::string> render(std::span<const Variable> variables, const Clock& clock,
-                             const Limits& limits = {}) const;
+                             const Limits& limits = {}) const {
+    return render(variables, clock, Budget(limits));
+  }
+  // With what a budget has left, where work for the rendering was done ahead of it.
+  Result<std::string> render(std::span<const Variable> variables, const Clock& clock,
+                             const Budget& budget) const;
 
   const std::string& source() const { return source_; }
 
@@ -37,5 +42,9 @@ class Template {
   std::unique_ptr<const Body> body_;
   std::string source_;
 };
+
+// Writes a value as the filter tojson does, which is as Python writes JSON, at the expense of the
+// budget. Returns kInvalid where that does not allow it.
+Result<std::string> json_of(const OrderedJson& value, Budget& budget);
 
 }  // namespace skiff::jinja
