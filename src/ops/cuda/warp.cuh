@@ -1,6 +1,7 @@
 // ops/cuda/warp.cuh -- reductions and prefix sums over the lanes of a warp. All 32 lanes take part;
 // the order of additions is fixed, so results repeat bit for bit.
 #pragma once
+#include <cstdint>
 
 namespace skiff::cuda {
 
@@ -28,6 +29,12 @@ __device__ __forceinline__ T warp_prefix_sum(T x, int lane) {
     if (lane >= distance) x += other;
   }
   return x;
+}
+
+// Returns x, of which the compiler no longer sees how it was computed: in a loop it keeps the value
+// in a register instead of computing it again each time. All lanes take part.
+__device__ __forceinline__ uint32_t kept(uint32_t x) {
+  return __shfl_sync(kAllLanes, x, threadIdx.x % 32);
 }
 
 }  // namespace skiff::cuda

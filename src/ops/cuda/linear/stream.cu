@@ -161,10 +161,10 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
     const AtomFormat format = atoms::format_of(call.w);
     const int64_t count = jobs.capacity > 0 ? jobs.capacity : (out.rows() + n - 1) / n;
     const int blocks = atom_blocks_of(format, n, count * tiles * chunks, multiprocessors_);
+    const atoms::AtomKind kind = {
+        .rows = n, .gated = call.gated, .blocks = blocks, .zeros = format.zeros};
     return atoms::start_atoms(format,
-                              {.kind = {.rows = n, .gated = call.gated, .blocks = blocks},
-                               .multiprocessors = how.grid.x,
-                               .stream = stream},
+                              {.kind = kind, .multiprocessors = how.grid.x, .stream = stream},
                               atoms::row_map(met.x, n), args, atoms::args_of(call.w, met, jobs));
   }
   (call.gated ? start_stream<true> : start_stream<false>)(n, how, weight_map(call.w, call.gated),
@@ -180,6 +180,10 @@ bool StreamedProducts::is_direct(const Call& call) const {
          direct::fits(call.x.rows(), call.x.cols());
 }
 
+bool StreamedProducts::triggers_late(const Tensor& x, const Linear& w) const {
+  return is_direct({.out = {}, .x = x, .w = w});
+}
+
 void StreamedProducts::run_direct(const Call& call, cudaStream_t stream) const {
   const direct::DirectArgs args = {.x = call.x.data,
                                    .x_stride = call.x.row_stride,
@@ -188,7 +192,6 @@ void StreamedProducts::run_direct(const Call& call, cudaStream_t stream) const {
                                    .jobs = call.jobs,
                                    .list_early = call.jobs_early,
                                    .one_row = call.x.rows() == 1,
-                                   .next_at_once = !call.list_follows,
                                    .out = call.out.data,
                                    .out_stride = call.out.row_stride,
                                    .out_f32 = call.out.dtype == DType::kF32,

@@ -50,6 +50,10 @@ class StreamedProducts {
   // The rows of a job, at most `rows`: a block has the sums of fewer where it scales them.
   static int rows_of_job(int rows, const Linear& w);
 
+  // Whether the kernel of product() and gated_product() lets the next one start only once all
+  // kernels before it are complete (launch.cuh).
+  bool triggers_late(const Tensor& x, const Linear& w) const;
+
   // Whether the device runs these kernels at all.
   bool runs() const { return hopper_; }
 

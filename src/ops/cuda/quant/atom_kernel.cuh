@@ -11,13 +11,13 @@
 
 namespace skiff::cuda::atoms {
 
-template <class Ring, int N, bool kGated>
+template <class Ring, int N, bool kGated, bool kZeros>
 __device__ void consume(const StreamArgs& a, const AtomArgs& q, const Ring& ring,
                         ClaimQueue& queue) {
   wait_for_previous();
   SliceWalk<N, Walker::kWarps> slices(a, queue);
   Epilogue<N, kGated> store = {a, nullptr};
-  AtomMultiplier<Ring, N, kGated> multiplier(q, ring);
+  AtomMultiplier<Ring, N, kGated, kZeros> multiplier(q, ring);
   TileSlice s;
   RingTurn<Ring::kStages> turn;
   float sum[N / 2];
@@ -30,7 +30,7 @@ __device__ void consume(const StreamArgs& a, const AtomArgs& q, const Ring& ring
   }
 }
 
-template <Codes kCodes, int kGroups, int N, bool kGated, int kBlocks>
+template <Codes kCodes, int kGroups, int N, bool kGated, int kBlocks, bool kZeros>
 __global__ void __launch_bounds__(atom_threads(N), kBlocks)
     atom_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ StreamArgs a,
                 const __grid_constant__ AtomArgs q) {
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(atom_threads(N), kBlocks)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (warp < kConsumers / 32) {
     if constexpr (N >= 64) more_registers<kMultiplierRegisters>();
-    consume<Ring, N, kGated>(a, q, ring, queue);
+    consume<Ring, N, kGated, kZeros>(a, q, ring, queue);
   } else {
     if constexpr (N >= 64) fewer_registers<kLoaderRegisters>();
     if (warp == kConsumers / 32 && elected())
@@ -69,10 +69,16 @@ __global__ void __launch_bounds__(atom_threads(N), kBlocks)
 // Calls f(kernel, what it is for, bytes of shared memory) for each kernel of a kind.
 template <Codes kCodes, int kGroups, class F>
 void for_each_atom_kernel(F f) {
-  const auto of_blocks = [&]<int N, int kBlocks>() {
+  const auto with_zeros = [&]<int N, int kBlocks, bool kZeros>() {
     const size_t bytes = AtomRing<kCodes, kGroups, N, kBlocks>::kSharedBytes;
-    f(atom_kernel<kCodes, kGroups, N, false, kBlocks>, AtomKind{N, false, kBlocks}, bytes);
-    f(atom_kernel<kCodes, kGroups, N, true, kBlocks>, AtomKind{N, true, kBlocks}, bytes);
+    f(atom_kernel<kCodes, kGroups, N, false, kBlocks, kZeros>, AtomKind{N, false, kBlocks, kZeros},
+      bytes);
+    f(atom_kernel<kCodes, kGroups, N, true, kBlocks, kZeros>, AtomKind{N, true, kBlocks, kZeros},
+      bytes);
+  };
+  const auto of_blocks = [&]<int N, int kBlocks>() {
+    with_zeros.template operator()<N, kBlocks, false>();
+    if constexpr (kCodes == Codes::kFour) with_zeros.template operator()<N, kBlocks, true>();
   };
   const auto with = [&]<int N>() {
     of_blocks.template operator()<N, 1>();

@@ -12,6 +12,7 @@
 #include "ops/cuda/quant/atom_args.cuh"
 #include "ops/cuda/quant/fragments.cuh"
 #include "ops/cuda/quant/shared_loads.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda::atoms {
 
@@ -24,7 +25,9 @@ struct OfRows {
 };
 
 // A block's 128 weight rows by up to N rows of x. A warp has two of the 16 atoms: 16 weight rows.
-template <class RingOf, int N, bool kGated>
+// kZeros: atoms have zero points. It is no branch in the loop, where a predicate would turn the
+// subtractions off at the price of their issue slots.
+template <class RingOf, int N, bool kGated, bool kZeros>
 class AtomMultiplier {
  public:
   using Ring = RingOf;
@@ -37,6 +40,13 @@ class AtomMultiplier {
     const int warp = threadIdx.x / 32;
     atom_[0] = (kGated ? warp : 2 * warp) * q.atom_bytes;
     atom_[1] = (kGated ? warp + kBlockAtoms / 2 : 2 * warp + 1) * q.atom_bytes;
+    full_ = kept(ring.full);
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      words_[h] = kept(ring.weights(0) + atom_[h] + lane_ * 16);
+      const int row = lane_ % 8, piece = h * 4 + lane_ / 8;
+      x_[h] = kept(ring.rows(0) + row * 128 + (piece ^ row) * 16);
+    }
   }
 
   // sum = the slice's sums, scaled; wgmma.cuh says which thread holds which.
@@ -60,7 +70,8 @@ class AtomMultiplier {
 #pragma unroll
     for (float& v : sum) v = 0;
     for (int c = s.begin; c < s.end; ++c) {
-      barrier_wait(ring_.full + 8 * turn.stage, turn.parity);
+      barrier_wait(full_ + 8 * turn.stage, turn.parity);
+      const uint32_t stage = turn.stage * Ring::kStageBytes;
       uint4 words[2];
       uint32_t x[N / 8][4];  // operands of 32 columns
       OfRows<uint32_t> zero = {};
@@ -69,12 +80,12 @@ class AtomMultiplier {
 #pragma unroll
       for (int step = 0; step < 8; ++step) {
         if (step % kGroupSteps == 0) {
-          zero = zero_points(turn.stage, step / kGroupSteps);
+          if constexpr (kZeros) zero = zero_points(turn.stage, step / kGroupSteps);
 #pragma unroll
           for (int i = 0; i < N / 2; ++i) part[0][i] = part[1][i] = 0;
         }
-        if (step % kLoadSteps<kCodes> == 0) load_words(words, turn.stage, step);
-        if (step % 2 == 0) load_rows_of_x(x, turn.stage, step / 2);
+        if (step % kLoadSteps<kCodes> == 0) load_words(words, stage, step);
+        if (step % 2 == 0) load_rows_of_x(x, stage, step / 2);
         uint32_t w[4];
         operands_of(w, words, zero, step);
 #pragma unroll
@@ -95,12 +106,12 @@ class AtomMultiplier {
     }
   }
 
-  // Rows of x for columns [32 * at, 32 * at + 32) of the chunk, in the 128-byte swizzle.
-  __device__ void load_rows_of_x(uint32_t (&x)[N / 8][4], int stage, int at) const {
-    const int row = lane_ % 8, piece = at % 2 * 4 + lane_ / 8;
-    const uint32_t from = ring_.rows(stage) + at / 2 * (N * 128) + row * 128 + (piece ^ row) * 16;
+  // Rows of x for columns [32 * at, 32 * at + 32) of the chunk. `stage`: where it begins in the
+  // ring.
+  __device__ void load_rows_of_x(uint32_t (&x)[N / 8][4], uint32_t stage, int at) const {
 #pragma unroll
-    for (int j = 0; j < N / 8; ++j) load_matrices(x[j], from + j * 1024);
+    for (int j = 0; j < N / 8; ++j)
+      load_matrices(x[j], x_[at % 2] + stage + at / 2 * (N * 128) + j * 1024);
   }
 
   __device__ void multiply_by_warpgroups(float (&sum)[N / 2], const TileSlice& s, Turn& turn) {
@@ -114,7 +125,7 @@ class AtomMultiplier {
       for (int i = 0; i < N / 2; ++i) sum[i] = part[i] = 0;
     }
     for (int c = s.begin; c < s.end; ++c) {
-      barrier_wait(ring_.full + 8 * turn.stage, turn.parity);
+      barrier_wait(full_ + 8 * turn.stage, turn.parity);
       OfRows<float> next = scale;
       OfRows<uint32_t> zero = {};
 #pragma unroll
@@ -124,9 +135,9 @@ class AtomMultiplier {
         constexpr int kGroupSubs = kSubs / (kGroups > 1 ? kGroups : 1);
         if (sub % kGroupSubs == 0) {
           if constexpr (kGroups > 0) next = scales(turn.stage, sub / kGroupSubs);
-          zero = zero_points(turn.stage, kGroups > 0 ? sub / kGroupSubs : 0);
+          if constexpr (kZeros) zero = zero_points(turn.stage, kGroups > 0 ? sub / kGroupSubs : 0);
         }
-        convert(held[sub % 2], words, zero, turn.stage, sub);
+        convert(held[sub % 2], words, zero, turn.stage * Ring::kStageBytes, sub);
         if constexpr (kGroups > 0) {
           if (sub % kGroupSubs == 0) {
             wgmma_wait<0>();
@@ -168,15 +179,12 @@ class AtomMultiplier {
   }
 
   __device__ OfRows<uint32_t> zero_points(int stage, int group) const {
-    OfRows<uint32_t> of = {};
-    if constexpr (kCodes == Codes::kFour) {
-      if (!q_.zeros) return of;
+    OfRows<uint32_t> of;
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const unsigned zero = load_shared_byte(ring_.weights(stage) + atom_[h] + q_.zeros_at +
-                                               group * kAtomHeight + lane_ / 4);
-        of.at[h] = zero_pair(q_.signed_zeros ? static_cast<int8_t>(zero) : static_cast<int>(zero));
-      }
+    for (int h = 0; h < 2; ++h) {
+      const unsigned zero = load_shared_byte(ring_.weights(stage) + atom_[h] + q_.zeros_at +
+                                             group * kAtomHeight + lane_ / 4);
+      of.at[h] = zero_pair(q_.signed_zeros ? static_cast<int8_t>(zero) : static_cast<int>(zero));
     }
     return of;
   }
@@ -187,21 +195,20 @@ class AtomMultiplier {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       operands<kCodes>(to[h], to[2 + h], words[h], step, base_);
-      if (kCodes != Codes::kFour || !q_.zeros) continue;
+      if constexpr (!kZeros) continue;
       to[h] = subtract_pairs(to[h], zero.at[h]);
       to[2 + h] = subtract_pairs(to[2 + h], zero.at[h]);
     }
   }
 
-  __device__ void load_words(uint4 (&words)[2], int stage, int step) const {
+  __device__ void load_words(uint4 (&words)[2], uint32_t stage, int step) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h)
-      words[h] = load_shared16(ring_.weights(stage) + atom_[h] + step / kLoadSteps<kCodes> * 512 +
-                               lane_ * 16);
+      words[h] = load_shared16(words_[h] + stage + step / kLoadSteps<kCodes> * 512);
   }
 
   __device__ void convert(uint32_t (&to)[kPer][4], uint4 (&words)[2], const OfRows<uint32_t>& zero,
-                          int stage, int sub) const {
+                          uint32_t stage, int sub) const {
 #pragma unroll
     for (int k = 0; k < kPer; ++k) {
       const int step = sub * kPer + k;
@@ -247,6 +254,8 @@ class AtomMultiplier {
     }
   }
 
+  // Loads before the main loop would share a scoreboard with its loads from shared memory, which
+  // then wait for both.
   __device__ void scale_rows(float (&sum)[N / 2], const TileSlice& s) const {
     const int warp = threadIdx.x / 32;
     const int atom = kGated ? s.tile * (kBlockAtoms / 2) + warp : s.tile * kBlockAtoms + 2 * warp;
@@ -278,6 +287,9 @@ class AtomMultiplier {
   const int lane_;
   const uint32_t base_;
   int atom_[2];  // where the warp's atoms begin in a stage
+  // Shared addresses in stage 0: of the barrier, of the lane's words of both atoms, and of its row
+  // of x, in the 128-byte swizzle, for every other 32 columns.
+  uint32_t full_, words_[2], x_[2];
 };
 
 }  // namespace skiff::cuda::atoms

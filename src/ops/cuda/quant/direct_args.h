@@ -5,8 +5,10 @@
 // hand-over from warps that load to warps that multiply, and no sum of partial tiles in device
 // memory, which together take longer than a small weight takes to arrive. A warp has two atoms, 16
 // weight rows, and a ring of its own in shared memory, to which it copies several chunks of them
-// ahead (cp.async.bulk), the first ones before griddepcontrol.wait. An item, all chunks of two atoms, is
-// divided among 1, 2, 4 or 8 warps of a block, whose sums meet in shared memory in a fixed order.
+// ahead (cp.async.bulk), the first ones before griddepcontrol.wait. An item, all chunks of two
+// atoms, is divided among 1, 2, 4 or 8 warps of a block, whose sums meet in shared memory in a
+// fixed order. The next kernel is triggered behind that wait, so one that needs nothing of this one
+// may begin without a wait of its own (ops/cuda/beside.h).
 //
 // How items are divided follows from the weight alone: a row has the same bits whatever the other
 // rows are, as long as these kernels take them all (direct_call.h).
@@ -38,10 +40,9 @@ struct DirectArgs {
   int chunks, pairs;  // of a matrix: chunks of 128 columns, and pairs of atoms
   int split;          // warps that share an item: two to the power of log_split
   int log_split;
-  JobList jobs;       // with JobList::expert: the copies of one token; else one job has all rows
-  bool list_early;    // the list was complete before the previous kernel triggered this one
-  bool one_row;       // all jobs share row 0 of x
-  bool next_at_once;  // triggers the next kernel before this one's predecessor has ended
+  JobList jobs;     // with JobList::expert: the copies of one token; else one job has all rows
+  bool list_early;  // the list was complete before the previous kernel triggered this one
+  bool one_row;     // all jobs share row 0 of x
   void* out;
   int64_t out_stride;
   bool out_f32;

@@ -2,7 +2,7 @@
 //
 // One layer of a step with one row runs a dozen kernels of a few microseconds, whose code does not
 // stay in the instruction caches until the next layer. So everything outside of the main loop is
-// compact: loops that run a few times are not unrolled, and there are no divisions.
+// compact: loops that run a few times are not unrolled, and only lists of copies need divisions.
 #pragma once
 #include <cuda_bf16.h>
 
@@ -194,9 +194,7 @@ class Worker {
   // Where a lane's 16 bytes of the item's rows of x begin: ldmatrix gives two steps of 16 columns
   // at a time. Rows that x does not have are row 0 again, and what they give is not stored.
   __device__ uint32_t x_of(const Item& item) const {
-    const int row = is_listed()              ? (a_.one_row ? 0 : item.job)
-                    : lane_ % 8 < a_.rows ? lane_ % 8
-                                             : 0;
+    const int row = is_listed() ? (a_.one_row ? 0 : item.job) : lane_ % 8 < a_.rows ? lane_ % 8 : 0;
     return x_ + row * a_.pitch + lane_ / 8 * 16;
   }
 
@@ -288,7 +286,6 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   __shared__ uint64_t full[kWarps * kMostStages];
   char* memory = reinterpret_cast<char*>(dynamic);
   char* rows = memory + kWarps * kRingBytes;
-  if (a.next_at_once) let_next_start();
   const auto warp = static_cast<uint32_t>(threadIdx.x / 32);
   Worker<kCodes, kGroups, kGated> worker(a, q, shared_address(memory) + warp * kRingBytes,
                                          shared_address(full + warp * kMostStages),
@@ -296,7 +293,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   worker.run(
       [&] {
         wait_for_previous();
-        if (!a.next_at_once) let_next_start();
+        let_next_start();
       },
       [&] {
         stage_rows(rows, a);
