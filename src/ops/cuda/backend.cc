@@ -145,6 +145,7 @@ void CudaOps::reserve(const StepBounds& bounds) {
 }
 
 cudaStream_t CudaOps::stream() {
+  last_product_.forget();
   one_row_.start(stream_.get());
   return stream_.get();
 }
@@ -153,7 +154,7 @@ template <class F>
 bool CudaOps::gathered(F join) {
   bool joined = options_.gather && join();
   if (!joined && !one_row_.empty()) {
-    one_row_.start(stream_.get());
+    stream();
     joined = join();
   }
   if (joined) done();
@@ -375,10 +376,16 @@ void CudaOps::linear(Tensor out, Tensor x, const Linear& w) {
     if (rehearsing_) {
       products_.tune(part, rows, w, stream());
     } else {
-      products_.product(part, rows, w, stream());
+      product(part, rows, w);
     }
   }
   done();
+}
+
+void CudaOps::product(Tensor out, Tensor x, const Linear& w) {
+  const bool beside = last_product_.allows({x}, {out});
+  products_.product(out, x, w, stream(), beside);
+  if (products_.streamed().triggers_late(x, w)) last_product_.remember(out, x);
 }
 
 void CudaOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
@@ -431,7 +438,10 @@ void CudaOps::gated_act(Tensor out, Tensor gate_up, Act act) {
 
 void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) {
   if (gathered([&] { return one_row_.gated_linear(out, x, w, act); })) return;
-  if (products_.gated_product(out, x, w, act, stream())) return done();
+  if (products_.gated_product(out, x, w, act, stream())) {
+    if (products_.streamed().triggers_late(x, w)) last_product_.remember(out, x);
+    return done();
+  }
   const size_t mark = arena.mark();
   const Tensor gate_up = arena.take(out.dtype, {x.rows(), 2 * out.cols()});
   linear(gate_up, x, w);
@@ -440,10 +450,11 @@ void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena
 }
 
 Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& arena) {
-  const Routing routing = take_routing(arena, logits.rows(), router);
-  cuda::route(routing, logits, bias, router, live_, stream());
+  const Routing r = take_routing(arena, logits.rows(), router);
+  const bool beside = last_product_.allows({logits}, {r.expert, r.weight, r.order, r.expert_start});
+  cuda::route(r, logits, bias, router, live_, beside, stream());
   done();
-  return routing;
+  return r;
 }
 
 void CudaOps::experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ops/cuda/attention/attend.h"
+#include "ops/cuda/beside.h"
 #include "ops/cuda/deliver.h"
 #include "ops/cuda/linear/dense.h"
 #include "ops/cuda/mla/heads.h"
@@ -96,6 +97,7 @@ class CudaOps final : public Ops {
   void move(Tensor out, Tensor x);
   bool packs(const Linear& plain, const WeightFormat& keep) const;
   void copy_packed(std::byte* to, const Linear& plain);
+  void product(Tensor out, Tensor x, const Linear& w);
   const float* speeds_of(const Rope& rope);
   // Called after each operation: waits for it where options_.synchronous.
   void done();
@@ -107,6 +109,7 @@ class CudaOps final : public Ops {
   DenseProducts products_;
   Buffer row_scratch_;
   OneRow one_row_;               // gathers operations on one row
+  LastProduct last_product_;     // forgotten by stream()
   Buffer plans_, pinned_plans_;  // for attention
   Attention attention_;
   LatentAttention latent_attention_;

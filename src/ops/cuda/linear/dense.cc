@@ -75,7 +75,8 @@ Tensor DenseProducts::before_bias(const Tensor& out, const Linear& w) const {
   return sums;
 }
 
-void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
+void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream,
+                            bool beside) {
   SKIFF_CHECK(w.experts == 0, "a stack of {} experts is no dense weight", w.experts);
   SKIFF_CHECK_EQ(out.rows(), x.rows());
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
@@ -84,7 +85,8 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
   if (w.format.quantized()) return quantized_product(out, x, w, stream);
   if (one_order_) return product_in_one_order(out, x, w, stream);
   if (small_product_takes(x, w)) return small_product(out, x, w, stream);
-  if (float_weights_take(out, x, w)) return float_weights_product(out, x, w, false, stream);
+  if (float_weights_take(out, x, w))
+    return float_weights_product(out, x, w, {.beside = beside}, stream);
   if (streams(x, w, false)) return streamed_.product(out, x, w, stream);
   if (resident_.takes(x, w)) return resident_.product(out, x, w, stream);
   if (CublasLt::takes(out, x, w)) {
@@ -145,7 +147,8 @@ void DenseProducts::quantized_product(Tensor out, Tensor x, const Linear& w, cud
 // The kernel follows from the shape of the weight, never from the number of rows.
 void DenseProducts::product_in_one_order(Tensor out, Tensor x, const Linear& w,
                                          cudaStream_t stream) {
-  if (float_weights_take(out, x, w)) return float_weights_product(out, x, w, true, stream);
+  if (float_weights_take(out, x, w))
+    return float_weights_product(out, x, w, {.one_order = true}, stream);
   if (!streamed_.takes(x, w, false)) return tiled_product(out, x, w, stream);
   if (!is_chained(w)) return streamed_.product(out, x, w, stream);
   if (!CublasLt::takes(out, x, w)) return streamed_.product_in_one_chain(out, x, w, stream);

@@ -28,7 +28,8 @@ class DenseProducts {
   // `scratch` must outlive this and be used in one stream only.
   DenseProducts(void* scratch, size_t bytes, const DenseOptions& options = {});
 
-  void product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
+  // `beside`: may begin while the product before runs (ops/cuda/beside.h).
+  void product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream, bool beside = false);
   // product() without its bias, where adding it would be a kernel of its own and out is not f32:
   // returns f32 sums [rows, out], valid until the next GEMM. Otherwise starts nothing and returns
   // an empty tensor.

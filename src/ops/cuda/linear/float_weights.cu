@@ -24,6 +24,7 @@ struct Product {
   const float *w, *bias;
   int64_t out_stride, x_stride;
   int rows, in, out_features;
+  bool beside;  // waits for the kernels before this one at its end
 };
 
 // Eight weights, each as three bf16 numbers that add up to it, in pairs.
@@ -94,14 +95,14 @@ __global__ void __launch_bounds__(32 * kWarps) float_weights_kernel(Product p) {
       for (int m = 0; m < 2 * kM; ++m) {
         const int row = row0 + 8 * m + g, k = begin + a * kStride;
         const auto* from = reinterpret_cast<const uint4*>(p.x + row * p.x_stride + k);
-        x[a][m / 2][m % 2] = k < p.in && row < p.rows ? *from : uint4{};
+        x[a][m / 2][m % 2] = k < p.in && row < p.rows ? __ldcg(from) : uint4{};
       }
     }
   };
   let_next_start();
   int begin = (rank * kWarps + warp) * kChunk + t * kEach;
   load_weights(begin);
-  wait_for_previous();
+  if (!p.beside) wait_for_previous();
   while (begin - t * kEach < p.in) {
     load_rows(begin);
 #pragma unroll
@@ -157,6 +158,7 @@ __global__ void __launch_bounds__(32 * kWarps) float_weights_kernel(Product p) {
     }
     cluster_sync();  // nobody leaves before all have read its sums
   }
+  if (p.beside) wait_for_previous();
 }
 
 template <int kWarps, int kM, int kN, int kAhead, int kCluster = 1>
@@ -176,7 +178,7 @@ bool float_weights_take(const Tensor& out, const Tensor& x, const Linear& w) {
          x.cols() % kEach == 0 && is_aligned(x) && is_aligned(w.weight);
 }
 
-void float_weights_product(Tensor out, Tensor x, const Linear& w, bool one_order,
+void float_weights_product(Tensor out, Tensor x, const Linear& w, FloatWeightsMode mode,
                            cudaStream_t stream) {
   if (out.rows() == 0) return;
   SKIFF_CHECK(float_weights_take(out, x, w), "{} x {} by {} float32 weights", x.rows(), x.cols(),
@@ -189,9 +191,10 @@ void float_weights_product(Tensor out, Tensor x, const Linear& w, bool one_order
                      .x_stride = x.row_stride,
                      .rows = static_cast<int>(out.rows()),
                      .in = static_cast<int>(x.cols()),
-                     .out_features = static_cast<int>(out.cols())};
+                     .out_features = static_cast<int>(out.cols()),
+                     .beside = mode.beside};
   // The order of additions follows from the numbers of warps and of blocks in a cluster alone.
-  if (p.rows <= kFewRows && (one_order || !kernels_overlap()))
+  if (p.rows <= kFewRows && (mode.one_order || !kernels_overlap()))
     start<8, 1, 1, 5>(p, stream);
   else if (p.rows <= kFewestRows)
     start<8, 1, 1, 7, 4>(p, stream);

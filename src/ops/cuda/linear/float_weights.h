@@ -13,9 +13,13 @@ namespace skiff::cuda {
 // x bf16, w plain f32, out f32; rows of x and w aligned to 16 bytes, `in` a multiple of 8.
 bool float_weights_take(const Tensor& out, const Tensor& x, const Linear& w);
 
-// out[rows, out] = x[rows, in] * w^T + bias; w [out, in]. With `one_order` the result does not
-// depend, bit for bit, on the number of rows.
-void float_weights_product(Tensor out, Tensor x, const Linear& w, bool one_order,
+struct FloatWeightsMode {
+  bool one_order = false;  // the result does not depend, bit for bit, on the number of rows
+  bool beside = false;     // begins while the product before runs (ops/cuda/beside.h)
+};
+
+// out[rows, out] = x[rows, in] * w^T + bias; w [out, in].
+void float_weights_product(Tensor out, Tensor x, const Linear& w, FloatWeightsMode mode,
                            cudaStream_t stream);
 
 }  // namespace skiff::cuda

@@ -13,8 +13,9 @@ namespace skiff::cuda {
 
 // out[r * heads + h] = x[r * heads + h] * w[h]^T, w [heads, out, in] plain or as Packing::kTiles.
 // x, out and w all f32 or all bf16, rounded once. Rows of x and out may be strided. bf16 goes to
-// cuBLASLt; with `one_order`, or where it takes no such weight, to a kernel in which a row's result
-// does not depend on the number of rows. Driven by one thread.
+// cuBLASLt, and a few rows to a kernel of ours; with `one_order`, or where neither takes such a
+// weight, to a kernel in which a row's result does not depend on the number of rows. Driven by one
+// thread.
 class HeadProducts {
  public:
   static constexpr size_t kScratchBytes = size_t{32} << 20;
@@ -39,8 +40,11 @@ class HeadProducts {
   std::map<Key, std::optional<cublasLtMatmulAlgo_t>> algorithms_;
 };
 
-// HeadProducts' kernels. The first takes bf16 rows that are aligned to 16 bytes, `in` a multiple
-// of 8 and `out` of 2; the second anything.
+// HeadProducts' kernels. The first takes up to four rows of bf16 of 128 or 512 inputs, aligned to
+// 16 bytes, and plain weights; the second such rows of any number, `in` a multiple of 8 and `out`
+// of 2; the third anything.
+bool heads_by_rows_takes(const Tensor& out, const Tensor& x, const Linear& w);
+void heads_by_rows(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream);
 bool heads_by_tiles_takes(const Tensor& out, const Tensor& x, const Linear& w);
 void heads_by_tiles(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream);
 void heads_by_elements(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream);

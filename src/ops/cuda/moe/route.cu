@@ -15,10 +15,11 @@ template <int kSlots>
 __global__ void __launch_bounds__(kWarps * 32) top_k_kernel(const __grid_constant__ RouteArgs c) {
   let_next_start();
   TopK<kSlots> top_k(c);
-  wait_for_previous();
+  if (!c.beside) wait_for_previous();
   const int t = blockIdx.x * kWarps + threadIdx.x / 32;
   const int64_t first = int64_t{t} * (c.top_k + c.always);
   if (t < c.tokens) top_k.choose(t, c.expert + first, c.weight + first);
+  if (c.beside) wait_for_previous();
 }
 
 // For few tokens: one block does top-k and sorts, with a warp for each token. A token chooses an
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(kTogetherTokens * 32)
 #pragma unroll 1
   for (int e = thread; e < experts; e += threads) tokens_of[e] = 0;
   TopK<kSlots> top_k(c);
-  wait_for_previous();
+  if (!c.beside) wait_for_previous();
   top_k.choose(thread / 32, expert + thread / 32 * all, c.weight + thread / 32 * all);
   __syncthreads();
 #pragma unroll 1
@@ -66,6 +67,7 @@ __global__ void __launch_bounds__(kTogetherTokens * 32)
     const int e = expert[i];
     if (e >= 0) order[first_of[e] + __popc(tokens_of[e] & ((1u << i / all) - 1))] = i;
   }
+  if (c.beside) wait_for_previous();
 }
 
 struct Sums {
@@ -153,7 +155,7 @@ void sort_copies(const Routing& routing, cudaStream_t stream) {
 }
 
 void route(const Routing& routing, Tensor logits, Tensor bias, const Router& router,
-           const int32_t* live, cudaStream_t stream) {
+           const int32_t* live, bool beside, cudaStream_t stream) {
   SKIFF_CHECK(
       router.here() >= 1 && router.always >= 0 && router.experts + router.always <= kMaxExperts,
       "{} + {} experts; at most {}", router.experts, router.always, kMaxExperts);
@@ -175,6 +177,7 @@ void route(const Routing& routing, Tensor logits, Tensor bias, const Router& rou
                        .before = router.before,
                        .here = router.here(),
                        .renorm = router.renorm,
+                       .beside = beside,
                        .live = live,
                        .sigmoid = router.score == Router::kSigmoid,
                        .groups = router.groups.count,

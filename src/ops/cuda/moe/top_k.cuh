@@ -13,6 +13,7 @@ struct RouteArgs {
   int tokens, experts, top_k, always;
   int before, here;  // weights of experts [before, before + here) are on this rank
   bool renorm;
+  bool beside;  // waits for the kernels before this one at its end
   const int32_t* live;
   bool sigmoid;             // scores, instead of a softmax
   int groups, keep_groups;  // a token uses experts of so many of the groups only
