@@ -145,11 +145,15 @@ TEST_P(OpSuite, AddNorm) {
   }
 }
 
-// On devices a block keeps a row in shared memory, of which it has 48 KB without asking: 12,288
-// floats are all of it.
+// On devices a block keeps a row of up to 8,192 columns in registers, and a wider one in shared
+// memory, of which it has 48 KB without asking: 12,288 floats are all of it.
 TEST_P(OpSuite, AddNormOfWideRows) {
-  for (DType act : kActs)
-    for (int cols : {12'256, 12'288, 12'292, 16'384}) add_norm_case(*ops, act, 2, cols, true);
+  for (DType act : kActs) {
+    for (int cols : {4'096, 4'100, 7'168, 8'192, 8'196, 12'256, 12'288, 12'292, 16'384}) {
+      add_norm_case(*ops, act, 2, cols, true);
+      if (cols < 12'000) add_norm_case(*ops, act, 1, cols, false);
+    }
+  }
 }
 
 TEST_P(OpSuite, AddNormOfTinyAndHugeRows) {
