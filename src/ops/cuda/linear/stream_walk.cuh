@@ -10,7 +10,7 @@ namespace skiff::cuda::streamed {
 struct TileSlice {
   Job job;
   int tile, begin, end;
-  int first_block, last_block;  // all blocks that work on the tile
+  int first_block, last_block;  // all blocks that work on the tile, if it is cut
   int line;                     // the line of SliceWalk on which the tile lies
 };
 
@@ -108,21 +108,29 @@ class SliceWalk {
     per_block_ = (tiles * a_.chunks + gridDim.x - 1) / gridDim.x;
     at_ = blockIdx.x * per_block_;
     end_ = min(tiles * a_.chunks, at_ + per_block_);
+    begin_ = at_ % a_.chunks;
+    const int tile = first_tile_ + at_ / a_.chunks;
+    job_ = tile / a_.tiles;
+    tile_ = tile % a_.tiles;
   }
   __device__ void begin_late_line() { begin_line(0, 0, later_); }
 
   __device__ bool next_part(TileSlice* s) {
     if (needs_list()) begin_late_line();
     if (at_ >= end_) return false;
-    const int t = at_ / a_.chunks, first = t * a_.chunks;
-    s->begin = at_ - first;
+    const int first = at_ - begin_;
+    s->begin = begin_;
     s->end = min(a_.chunks, end_ - first);
-    s->first_block = first / per_block_;
-    s->last_block = (first + a_.chunks - 1) / per_block_;
+    if (s->begin > 0 || s->end < a_.chunks) {
+      s->first_block = first / per_block_;
+      s->last_block = (first + a_.chunks - 1) / per_block_;
+    }
     s->line = line_;
+    s->job = job_of<N>(a_, job_);
+    s->tile = tile_;
     at_ = first + s->end;
-    s->job = job_of<N>(a_, (first_tile_ + t) / a_.tiles);
-    s->tile = (first_tile_ + t) % a_.tiles;
+    begin_ = 0;
+    if (++tile_ == a_.tiles) tile_ = 0, ++job_;
     return true;
   }
 
@@ -161,6 +169,7 @@ class SliceWalk {
   const StreamArgs& a_;
   ClaimQueue& queue_;
   int tiles_, later_ = 0, line_ = 0, first_tile_ = 0, per_block_ = 0, at_ = 0, end_ = 0;
+  int job_ = 0, tile_ = 0, begin_ = 0;  // the next slice of a line: its tile, and its first chunk
   int ahead_ = 0;
   RingTurn<ClaimQueue::kSlots> turn_;
 };

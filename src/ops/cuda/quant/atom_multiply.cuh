@@ -51,6 +51,7 @@ class AtomMultiplier {
 
   // sum = the slice's sums, scaled; wgmma.cuh says which thread holds which.
   __device__ void run(float (&sum)[N / 2], const TileSlice& s, Turn& turn) {
+    if (q_.row_scales) prefetch_row_scales(s);
     if constexpr (kFewRows)
       multiply_by_warps(sum, s, turn);
     else
@@ -67,6 +68,7 @@ class AtomMultiplier {
   static constexpr int kPer = kChunkSteps<kCodes> / kSubs;  // wgmmas of a part
 
   __device__ void multiply_by_warps(float (&sum)[N / 2], const TileSlice& s, Turn& turn) const {
+    float part[2][N / 2] = {};  // each sums every other 16 columns, so that products wait less
 #pragma unroll
     for (float& v : sum) v = 0;
     for (int c = s.begin; c < s.end; ++c) {
@@ -75,14 +77,13 @@ class AtomMultiplier {
       uint4 words[2];
       uint32_t x[N / 8][4];  // operands of 32 columns
       OfRows<uint32_t> zero = {};
-      float part[2][N / 2];  // each sums every other 16 columns, so that products wait less
       constexpr int kGroupSteps = 8 / (kGroups > 0 ? kGroups : 1);
 #pragma unroll
       for (int step = 0; step < 8; ++step) {
         if (step % kGroupSteps == 0) {
           if constexpr (kZeros) zero = zero_points(turn.stage, step / kGroupSteps);
 #pragma unroll
-          for (int i = 0; i < N / 2; ++i) part[0][i] = part[1][i] = 0;
+          for (int i = 0; kGroups > 0 && i < N / 2; ++i) part[0][i] = part[1][i] = 0;
         }
         if (step % kLoadSteps<kCodes> == 0) load_words(words, stage, step);
         if (step % 2 == 0) load_rows_of_x(x, stage, step / 2);
@@ -92,18 +93,19 @@ class AtomMultiplier {
         for (int j = 0; j < N / 8; ++j)
           mma_bf16(reinterpret_cast<float(&)[4]>(part[step % 2][4 * j]), w, x[j][step % 2 * 2],
                    x[j][step % 2 * 2 + 1]);
-        if ((step + 1) % kGroupSteps == 0) {
+        if (kGroups > 0 && (step + 1) % kGroupSteps == 0) {
           const OfRows<float> scale = scales(turn.stage, step / kGroupSteps);
 #pragma unroll
           for (int i = 0; i < N / 2; ++i)
-            sum[i] = kGroups > 0 ? fmaf(part[0][i] + part[1][i], scale.at[i % 4 / 2], sum[i])
-                                 : sum[i] + (part[0][i] + part[1][i]);
+            sum[i] = fmaf(part[0][i] + part[1][i], scale.at[i % 4 / 2], sum[i]);
         }
       }
       __syncwarp();
       release(turn.stage);
       turn.advance();
     }
+#pragma unroll
+    for (int i = 0; kGroups == 0 && i < N / 2; ++i) sum[i] = part[0][i] + part[1][i];
   }
 
   // Rows of x for columns [32 * at, 32 * at + 32) of the chunk. `stage`: where it begins in the
@@ -254,14 +256,22 @@ class AtomMultiplier {
     }
   }
 
-  // Loads before the main loop would share a scoreboard with its loads from shared memory, which
-  // then wait for both.
-  __device__ void scale_rows(float (&sum)[N / 2], const TileSlice& s) const {
+  // The lane's row of an atom has this scale.
+  __device__ const float* row_scale_of(const TileSlice& s, int atom) const {
     const int warp = threadIdx.x / 32;
-    const int atom = kGated ? s.tile * (kBlockAtoms / 2) + warp : s.tile * kBlockAtoms + 2 * warp;
-    const float* scales = q_.row_scales + s.job.expert * q_.padded_rows + lane_ / 4;
-    const float first = scales[atom * kAtomHeight];
-    const float second = scales[(kGated ? atom + q_.up_atoms : atom + 1) * kAtomHeight];
+    const int first = kGated ? s.tile * (kBlockAtoms / 2) + warp : s.tile * kBlockAtoms + 2 * warp;
+    const int second = kGated ? first + q_.up_atoms : first + 1;
+    return q_.row_scales + s.job.expert * q_.padded_rows +
+           (atom == 0 ? first : second) * kAtomHeight + lane_ / 4;
+  }
+  // A load before the main loop would share a scoreboard with its loads from shared memory, which
+  // then wait for both.
+  __device__ void prefetch_row_scales(const TileSlice& s) const {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) asm volatile("prefetch.global.L1 [%0];" ::"l"(row_scale_of(s, h)));
+  }
+  __device__ void scale_rows(float (&sum)[N / 2], const TileSlice& s) const {
+    const float first = *row_scale_of(s, 0), second = *row_scale_of(s, 1);
 #pragma unroll
     for (int i = 0; i < N / 2; ++i) sum[i] *= i % 4 < 2 ? first : second;
   }
