@@ -4,11 +4,15 @@
 
 namespace skiff::cuda {
 
-// The expert of copy i, where jobs are the copies of one token (JobList::expert). A copy whose
-// expert is on another rank is multiplied by the first one here; its result is not used.
-__device__ __forceinline__ int expert_of_copy(const JobList& jobs, int i) {
+// The expert of copy i, where jobs are the copies of one token (JobList::expert); below 0: it is on
+// another rank, and the copy's result is not used.
+__device__ __forceinline__ int expert_or_none(const JobList& jobs, int i) {
   const int behind = jobs.capacity - i;
-  return behind <= jobs.known ? jobs.experts - behind : max(0, jobs.expert[i]);
+  return behind <= jobs.known ? jobs.experts - behind : jobs.expert[i];
+}
+// The same where each copy is multiplied, one whose expert is elsewhere by the first one here.
+__device__ __forceinline__ int expert_of_copy(const JobList& jobs, int i) {
+  return max(0, expert_or_none(jobs, i));
 }
 
 }  // namespace skiff::cuda

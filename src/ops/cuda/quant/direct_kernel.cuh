@@ -59,8 +59,8 @@ class Worker {
     stage_x();
     int stage = 0;
     uint32_t parity = 0;
-    Item item = item_of(0);
-    for (int turn = 0; exists(item); item = item_of(++turn)) {
+    int buffer = 0;
+    for (Item item = item_from(0); exists(item); item = item_from(item.turn + 1)) {
       const Scales scales = scales_of(item);
       const uint32_t x = x_of(item);
       float sum[2][4] = {};
@@ -72,13 +72,14 @@ class Worker {
         multiply(sum, weights, x + chunk * (2 * kAtomWidth));
         if (++stage == kStages) stage = 0, parity ^= 1;
       }
-      finish(sum, item, scales, turn);
+      finish(sum, item, scales, buffer);
+      buffer ^= 1;
     }
   }
 
  private:
   struct Item {
-    int job, pair;
+    int job, pair, expert, turn;
   };
   struct Scales {
     float first, second;
@@ -89,21 +90,23 @@ class Worker {
     float scale[2];
   };
 
-  // The warp's item of a turn. There is none where the job is not below their number.
-  __device__ Item item_of(int turn) const {
-    const int slot = (warp_ >> a_.log_split) + turn * (kWarps >> a_.log_split);
-    const int index = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
-    if (!is_listed()) return {index < a_.pairs ? 0 : 1, index};
-    return {index / a_.pairs, index % a_.pairs};
+  // The warp's item of a turn or of the next one that has an expert here. There is none where the
+  // job is not below their number.
+  __device__ Item item_from(int turn) const {
+    for (;; ++turn) {
+      const int slot = (warp_ >> a_.log_split) + turn * (kWarps >> a_.log_split);
+      const int index = slot * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
+      if (!is_listed()) return {index < a_.pairs ? 0 : 1, index, 0, turn};
+      const int job = index / a_.pairs;
+      const int expert = job < a_.jobs.capacity ? expert_or_none(a_.jobs, job) : 0;
+      if (expert >= 0) return {job, index % a_.pairs, expert, turn};
+    }
   }
   __device__ bool exists(const Item& item) const { return item.job < a_.jobs.capacity; }
   __device__ bool is_listed() const { return a_.jobs.expert != nullptr; }
-  __device__ int expert_of(const Item& item) const {
-    return is_listed() ? expert_of_copy(a_.jobs, item.job) : 0;
-  }
   __device__ Scales scales_of(const Item& item) const {
     if (kGroups > 0) return {1, 1};
-    const float* scales = q_.row_scales + expert_of(item) * q_.padded_rows + lane_ / 4;
+    const float* scales = q_.row_scales + item.expert * q_.padded_rows + lane_ / 4;
     return {scales[(kGated ? item.pair : 2 * item.pair) * kAtomHeight],
             scales[(kGated ? q_.up_atoms + item.pair : 2 * item.pair + 1) * kAtomHeight]};
   }
@@ -120,20 +123,19 @@ class Worker {
   // Starts the copies of the first kStages chunks.
   __device__ void fill() {
     if (!elected()) return;
-    next_item(0);
+    next_item(item_from(0));
 #pragma unroll 1
     for (int stage = 0; stage < kStages; ++stage) copy_next(stage);
   }
   // The elected thread alone knows what is copied next.
-  __device__ void next_item(int turn) {
-    copied_turn_ = turn;
+  __device__ void next_item(const Item& item) {
+    copied_turn_ = item.turn;
     copied_chunk_ = begin_;
-    const Item item = item_of(turn);
     if (!exists(item) || begin_ == end_) {
       from_ = nullptr;
       return;
     }
-    from_ = q_.atoms + expert_of(item) * q_.matrix_bytes + begin_ * q_.chunk_bytes +
+    from_ = q_.atoms + item.expert * q_.matrix_bytes + begin_ * q_.chunk_bytes +
             int64_t{kGated ? item.pair : 2 * item.pair} * atom_bytes();
   }
   // Starts the copy of the chunk behind the last one that was copied, if there is one.
@@ -149,7 +151,7 @@ class Worker {
       copy_bytes(to, from_, 2 * bytes, full, Keep::kFirstToGo);
     }
     from_ += q_.chunk_bytes;
-    if (++copied_chunk_ == end_) next_item(copied_turn_ + 1);
+    if (++copied_chunk_ == end_) next_item(item_from(copied_turn_ + 1));
   }
   __device__ int atom_bytes() const { return kGroups > 0 ? q_.atom_bytes : kWords * 512; }
 
@@ -200,11 +202,11 @@ class Worker {
 
   // Brings the sums of the warps that share the item together, scales and stores them.
   __device__ void finish(const float (&sum)[2][4], const Item& item, const Scales& scales,
-                         int turn) const {
+                         int buffer) const {
     float4 all = {sum[0][0] + sum[1][0], sum[0][1] + sum[1][1], sum[0][2] + sum[1][2],
                   sum[0][3] + sum[1][3]};
     if (a_.split > 1) {
-      float4* mine = sums_ + turn % 2 * (32 * kWarps) + warp_ * 32 + lane_;
+      float4* mine = sums_ + buffer * (32 * kWarps) + warp_ * 32 + lane_;
       *mine = all;
       named_sync(1 + (warp_ >> a_.log_split), a_.split * 32);
       if ((warp_ & (a_.split - 1)) != 0) return;
