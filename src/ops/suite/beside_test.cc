@@ -38,7 +38,8 @@ class SharedExpert {
     Linear router;
     router.weight = ws_.random(kF32, {kRouter.experts, kHidden}, 0.03);
     router_ = prepared(router, {kF32});
-    gate_up_ = prepared(random_weight(ws_, format, {.out = 2 * kWidth, .in = kHidden}), format);
+    gate_up_ =
+        prepared(random_weight(ws_, format, {.out = int64_t{2} * kWidth, .in = kHidden}), format);
     down_ = prepared(random_weight(ws_, format, {.out = kHidden, .in = kWidth}), format);
     residual_ = inputs_.take(kF32, {rows, kHidden});
     x_ = inputs_.take(kBF16, {rows, kHidden});

@@ -52,8 +52,8 @@ TEST_P(OpSuite, HeadsLinearRowsAreIndependent) {
   for (const DType act : {DType::kF32, DType::kBF16}) {
     Workspace ws(4);
     constexpr HeadsCase kCase{41, 3, 40, 64};
-    const Tensor x = ws.random(act, {kCase.tokens * kCase.heads, kCase.in});
-    const Tensor out = ws.output(act, {kCase.tokens * kCase.heads, kCase.out});
+    const Tensor x = ws.random(act, {int64_t{kCase.tokens} * kCase.heads, kCase.in});
+    const Tensor out = ws.output(act, {int64_t{kCase.tokens} * kCase.heads, kCase.out});
     Tensor met;
     Buffer owner;
     const Linear w = stack_of(ws, *ops, kCase, act, &met, &owner);

@@ -54,7 +54,7 @@ TEST_P(OpSuite, QuantizedExpertsHereAddTheirPart) {
       Workspace ws(static_cast<uint64_t>(tokens));
       const Tensor x = ws.random(kBF16, {tokens, kHidden});
       const Tensor logits = ws.random(kF32, {tokens, kRouter.experts}, 2);
-      const Linear gate_up = random_stack(ws, format, 2 * kWidth, kHidden);
+      const Linear gate_up = random_stack(ws, format, int64_t{2} * kWidth, kHidden);
       const Linear down = random_stack(ws, format, kHidden, kWidth);
       const auto layer = [&](const Routing& routing, const Linear& g, const Linear& d) {
         Buffer owners[2];

@@ -19,6 +19,7 @@ TEST_P(OpSuite, EmbedCopiesRows) {
           const int vocab = 29;
           const Tensor table = ws.random(table_type, {vocab, cols});
           std::vector<int32_t> id;
+          id.reserve(static_cast<size_t>(rows));
           for (int r = 0; r < rows; ++r) id.push_back(r == 0 ? vocab - 1 : ws.rng.below(vocab));
           const Tensor ids = ws.ints(id), out = ws.output(out_type, {rows, cols});
           ws.begin_op({out});
@@ -42,6 +43,7 @@ TEST_P(OpSuite, GatherRowsCopiesBits) {
         Workspace ws(static_cast<uint64_t>(rows * 1000 + cols));
         const Tensor x = ws.random(act, {23, cols}, 1, 3);
         std::vector<int32_t> from;
+        from.reserve(static_cast<size_t>(rows));
         for (int r = 0; r < rows; ++r) from.push_back(ws.rng.below(23));
         const Tensor ids = ws.ints(from), out = ws.output(act, {rows, cols});
         ws.begin_op({out});
@@ -130,7 +132,7 @@ void add_norm_case(Ops& ops, DType act, int rows, int cols, bool with_delta) {
   // the root halves that; the other steps are a handful.
   expect_near(out, [&](int64_t r, int64_t c) {
     const double y = at(residual, r, c) / rms[static_cast<size_t>(r)] * at(norm.weight, c);
-    return Approx{y, (cols / 2 + 8) * kF32Round * std::abs(y)};
+    return Approx{y, (0.5 * cols + 8) * kF32Round * std::abs(y)};
   });
 }
 
@@ -184,7 +186,7 @@ TEST_P(OpSuite, GatedAct) {
       for (int rows : kRows) {
         for (int cols : kCols) {
           Workspace ws(static_cast<uint64_t>(rows * 1000 + cols));
-          const Tensor gate_up = ws.random(type, {rows, 2 * cols}, 4);
+          const Tensor gate_up = ws.random(type, {rows, int64_t{2} * cols}, 4);
           const Tensor out = ws.output(type, {rows, cols});
           ws.begin_op({out});
           ops->gated_act(out, gate_up, act);

@@ -18,7 +18,7 @@ constexpr int kAtomElements = kAtomRows * kAtomCols, kAtomBytes = 2 * kAtomEleme
 
 // Returns whether a matrix can be packed without padding, gated or not.
 constexpr bool fits_tiles(int64_t rows, int64_t in) {
-  return rows % (2 * kAtomRows) == 0 && in % kAtomCols == 0;
+  return rows % (int64_t{2} * kAtomRows) == 0 && in % kAtomCols == 0;
 }
 
 // Returns where element (row, col) of a matrix lies, in elements from the matrix's beginning.
