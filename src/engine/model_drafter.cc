@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/rehearsal.h"
+
 namespace skiff::engine {
 namespace {
 
@@ -112,18 +114,16 @@ size_t ModelDrafter::memory_bytes(const ModelSpec& spec, const Options& options,
 }
 
 void ModelDrafter::rehearse(const StepPlan& plan, Tensor hidden) {
-  constexpr int kRounds = 2;
   Pass pass{.plan = plan, .of = {}, .rows = {}};
   for (Span& span : pass.plan.spans) span.draft = 0;
   if (spec_.joins) pass.rows.assign(plan.tokens.size(), 0);
   const Tensor any = spec_.joins ? carried_.view(act_, {1, spec_.hidden}) : Tensor{};
   const Tensor joined = build(pass, any);
-  for (int i = 0; i < kRounds; ++i)
-    ops_.rehearse([&] {
-      if (combines(spec_) && hidden.rows() > 0) combined(plan, hidden);
-      arena_.reset();
-      decoder_.forward(frame_.batch, kv_, arena_, joined);
-    });
+  engine::rehearse(ops_, [&] {
+    if (combines(spec_) && hidden.rows() > 0) combined(plan, hidden);
+    arena_.reset();
+    decoder_.forward(frame_.batch, kv_, arena_, joined);
+  });
   end_pass();
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/seconds.h"
 #include "engine/forced_drafts.h"
+#include "engine/rehearsal.h"
 
 namespace skiff::engine {
 namespace {
@@ -207,16 +208,14 @@ void StepExecutor::rehearse_draws(int rows) {
 
 // The drafter's passes behind such a step are rehearsed, too.
 void StepExecutor::rehearse(const StepPlan& plan) {
-  constexpr int kRounds = 2;
   StepFrame& frame = flights_.front().frame;
   builder_.build(plan, nullptr, frame);
   ops_.begin_step(frame.batch, frame.arrivals);
   model::Forward out;
-  for (int i = 0; i < kRounds; ++i)
-    ops_.rehearse([&] {
-      arena_.reset();
-      out = forward_layers(frame.batch);
-    });
+  engine::rehearse(ops_, [&] {
+    arena_.reset();
+    out = forward_layers(frame.batch);
+  });
   builder_.done_with(ops_.mark());
   if (drafter_ != nullptr) drafter_->rehearse(plan, hidden_of(out));
 }
