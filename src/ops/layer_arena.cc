@@ -36,7 +36,8 @@ Routing take_routing(Arena& arena, int64_t rows, const Router& router) {
           .weight = arena.take(DType::kF32, {rows, each}),
           .order = arena.take(DType::kI32, {rows * each}),
           .expert_start = arena.take(DType::kI32, {router.total() + 1}),
-          .always = router.always};
+          .always = router.always,
+          .experts = router.experts};
 }
 
 size_t layer_arena_bytes(const FeedForward& ffn, int64_t rows, DType act,

@@ -44,6 +44,7 @@ struct Routing {
   Tensor order;
   Tensor expert_start;  // [E+1] i32; copies of expert e are order[expert_start[e] ..)
   int always = 0;       // the last experts, which every token uses: its last copies, in order
+  int experts = 0;      // those that tokens choose from, on other ranks too
 };
 
 class Ops {

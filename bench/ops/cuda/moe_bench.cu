@@ -28,7 +28,8 @@ Routing make_routing(int tokens, const Router& r) {
           .weight = make(DType::kF32, {tokens, r.per_token()}),
           .order = make(DType::kI32, {int64_t{tokens} * r.per_token()}),
           .expert_start = make(DType::kI32, {r.total() + 1}),
-          .always = r.always};
+          .always = r.always,
+          .experts = r.experts};
 }
 void release(const Routing& r) {
   cudaFree(r.expert.data), cudaFree(r.weight.data), cudaFree(r.order.data),

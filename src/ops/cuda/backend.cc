@@ -452,7 +452,7 @@ void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena
 Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& arena) {
   const Routing r = take_routing(arena, logits.rows(), router);
   const bool beside = last_product_.allows({logits}, {r.expert, r.weight, r.order, r.expert_start});
-  cuda::route(r, logits, bias, router, live_, beside, stream());
+  cuda::route(r, logits, bias, router, live_, stream(), beside);
   done();
   return r;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "ops/cuda/hopper/barrier.cuh"
 #include "ops/cuda/linear/jobs.cuh"
+#include "ops/cuda/linear/line_walk.h"
 #include "ops/cuda/linear/stream_args.cuh"
 
 namespace skiff::cuda::streamed {
@@ -86,7 +87,7 @@ class SliceWalk {
       begin_late_line();
   }
   // Whether next() will read the list of jobs, or of experts, for the first time.
-  __device__ bool needs_list() const { return line_ == 1 && at_ >= end_; }
+  __device__ bool needs_list() const { return line_ == 1 && walk_.ended(); }
 
   __device__ bool next(TileSlice* s) {
     if (a_.split) return next_part(s);
@@ -94,7 +95,7 @@ class SliceWalk {
     s->end = a_.chunks;
     s->first_block = s->last_block = blockIdx.x;
     if (a_.claims) return next_claimed(s);
-    const int t = static_cast<int>(blockIdx.x) + at_++ * static_cast<int>(gridDim.x);
+    const int t = static_cast<int>(blockIdx.x) + turn_of_tiles_++ * static_cast<int>(gridDim.x);
     if (t >= tiles_) return false;
     s->job = job_of<N>(a_, t / a_.tiles);
     s->tile = t % a_.tiles;
@@ -104,33 +105,26 @@ class SliceWalk {
  private:
   __device__ void begin_line(int line, int first_tile, int tiles) {
     line_ = line;
-    first_tile_ = first_tile;
     per_block_ = (tiles * a_.chunks + gridDim.x - 1) / gridDim.x;
-    at_ = blockIdx.x * per_block_;
-    end_ = min(tiles * a_.chunks, at_ + per_block_);
-    begin_ = at_ % a_.chunks;
-    const int tile = first_tile_ + at_ / a_.chunks;
-    job_ = tile / a_.tiles;
-    tile_ = tile % a_.tiles;
+    const int at = static_cast<int>(blockIdx.x) * per_block_;
+    walk_ = LineWalk(first_tile, a_.tiles, a_.chunks, at, min(tiles * a_.chunks, at + per_block_));
   }
   __device__ void begin_late_line() { begin_line(0, 0, later_); }
 
   __device__ bool next_part(TileSlice* s) {
     if (needs_list()) begin_late_line();
-    if (at_ >= end_) return false;
-    const int first = at_ - begin_;
-    s->begin = begin_;
-    s->end = min(a_.chunks, end_ - first);
-    if (s->begin > 0 || s->end < a_.chunks) {
+    if (walk_.ended()) return false;
+    const int first = walk_.tile_begin();
+    const LineSlice slice = walk_.next(a_.tiles, a_.chunks);
+    if (slice.begin > 0 || slice.end < a_.chunks) {
       s->first_block = first / per_block_;
       s->last_block = (first + a_.chunks - 1) / per_block_;
     }
     s->line = line_;
-    s->job = job_of<N>(a_, job_);
-    s->tile = tile_;
-    at_ = first + s->end;
-    begin_ = 0;
-    if (++tile_ == a_.tiles) tile_ = 0, ++job_;
+    s->job = job_of<N>(a_, slice.job);
+    s->tile = slice.tile;
+    s->begin = slice.begin;
+    s->end = slice.end;
     return true;
   }
 
@@ -138,7 +132,7 @@ class SliceWalk {
     const int slot = turn_.stage;
     int t;
     if constexpr (kWalker == Walker::kClaims) {
-      t = at_++ == 0 ? static_cast<int>(blockIdx.x) : ahead_;
+      t = turn_of_tiles_++ == 0 ? static_cast<int>(blockIdx.x) : ahead_;
       if (t < tiles_) s->job = a_.jobs.jobs[t / a_.tiles];
       barrier_wait(shared_address(queue_.empty + slot), turn_.parity ^ 1);
       queue_.tile[slot] = t;
@@ -168,8 +162,8 @@ class SliceWalk {
 
   const StreamArgs& a_;
   ClaimQueue& queue_;
-  int tiles_, later_ = 0, line_ = 0, first_tile_ = 0, per_block_ = 0, at_ = 0, end_ = 0;
-  int job_ = 0, tile_ = 0, begin_ = 0;  // the next slice of a line: its tile, and its first chunk
+  int tiles_, later_ = 0, line_ = 0, per_block_ = 0, turn_of_tiles_ = 0;
+  LineWalk walk_;
   int ahead_ = 0;
   RingTurn<ClaimQueue::kSlots> turn_;
 };

@@ -65,7 +65,8 @@ Routing routing_of(const Routing& all, int64_t first, int64_t count, const Place
                         .weight = all.weight.row_range(first, count),
                         .order = on.arena.take(DType::kI32, {count * all.expert.cols()}),
                         .expert_start = on.arena.take(DType::kI32, {all.expert_start.elements()}),
-                        .always = all.always};
+                        .always = all.always,
+                        .experts = all.experts};
   sort_copies(part, on.stream);
   return part;
 }
@@ -121,9 +122,13 @@ void one_token_experts(Tensor out, Tensor x, const Routing& routing, const Exper
 // their place.
 void streamed_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
                       const StreamedProducts& streamed, const Place& on) {
-  const int copies = copies_of(routing), experts = static_cast<int>(w.gate_up.experts);
+  const int copies = copies_of(routing);
+  // Copies of experts on other ranks count among all copies, so these count among all experts.
+  const int all_experts = routing.experts + routing.always;
+  SKIFF_CHECK(all_experts >= w.gate_up.experts, "a routing among {} experts for {}", all_experts,
+              w.gate_up.experts);
   const int rows = StreamedProducts::rows_of_job(
-      StreamedProducts::rows_of_job(job_rows(copies, experts), w.gate_up), w.down);
+      StreamedProducts::rows_of_job(job_rows(copies, all_experts), w.gate_up), w.down);
   const Tensor outer = on.arena.take(x.dtype, {copies, x.cols()});
   const Tensor middle = on.arena.take(x.dtype, {copies, w.width()});
   Permutation p = take_permutation(on.arena, routing, rows);

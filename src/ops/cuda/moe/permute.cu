@@ -52,27 +52,43 @@ __device__ void make_jobs(const Gather& g) {
   }
 }
 
+// Row and column of pieces of rows that lie one after the other, from `first` on. A division of 64
+// bits for each piece would take longer than to move it.
+struct Pieces {
+  int64_t row;
+  unsigned column, columns;
+
+  __device__ Pieces(int64_t first, int of_row)
+      : row(first / of_row),
+        column(static_cast<unsigned>(first % of_row)),
+        columns(static_cast<unsigned>(of_row)) {}
+  __device__ int64_t row_of(unsigned i) const { return row + (column + i) / columns; }
+  __device__ int column_of(unsigned i) const { return static_cast<int>((column + i) % columns); }
+};
+
 template <class Piece>
 __global__ void __launch_bounds__(kThreads) gather_kernel(Gather g) {
   let_next_start();
   wait_for_previous();
   if (blockIdx.x == 0) return make_jobs(g);
-  const int pieces = static_cast<int>(g.row_bytes / static_cast<int64_t>(sizeof(Piece)));
-  const int64_t first = int64_t{blockIdx.x - 1} * (kThreads * kPieces) + threadIdx.x;
+  const int64_t first = int64_t{blockIdx.x - 1} * (kThreads * kPieces);
+  const Pieces pieces(first, static_cast<int>(g.row_bytes / static_cast<int64_t>(sizeof(Piece))));
   const int rows = g.start[g.experts];
   Piece piece[kPieces];
+  int64_t row[kPieces];
 #pragma unroll
   for (int k = 0; k < kPieces; ++k) {
-    const int64_t p = first + k * kThreads, i = p / pieces;
-    if (i >= rows) continue;
-    const int copy = g.order[i], c = static_cast<int>(p % pieces);
-    if (c == 0) g.position[copy] = static_cast<int32_t>(i);
+    const unsigned i = k * kThreads + threadIdx.x;
+    row[k] = pieces.row_of(i);
+    if (row[k] >= rows) continue;
+    const int copy = g.order[row[k]], c = pieces.column_of(i);
+    if (c == 0) g.position[copy] = static_cast<int32_t>(row[k]);
     piece[k] = reinterpret_cast<const Piece*>(g.x + copy / g.top_k * g.x_stride_bytes)[c];
   }
 #pragma unroll
   for (int k = 0; k < kPieces; ++k) {
-    const int64_t p = first + k * kThreads;
-    if (p / pieces < rows) reinterpret_cast<Piece*>(g.to)[p] = piece[k];
+    const unsigned i = k * kThreads + threadIdx.x;
+    if (row[k] < rows) reinterpret_cast<Piece*>(g.to)[first + i] = piece[k];
   }
 }
 
@@ -108,10 +124,10 @@ template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads) combine_kernel(Combine c) {
   let_next_start();
   wait_for_previous();
-  const int pieces = c.hidden / kWide;
-  const int64_t piece = int64_t{blockIdx.x} * kThreads + threadIdx.x, t = piece / pieces;
+  const Pieces pieces(int64_t{blockIdx.x} * kThreads, c.hidden / kWide);
+  const int64_t t = pieces.row_of(threadIdx.x);
   if (t >= c.tokens) return;
-  const int at = static_cast<int>(piece % pieces) * kWide;
+  const int at = pieces.column_of(threadIdx.x) * kWide;
   const int32_t* expert = c.expert + t * c.top_k;
   float sum[kWide] = {};
   for (int first = 0; first < c.top_k; first += kAtOnce) {

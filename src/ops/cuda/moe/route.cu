@@ -155,7 +155,7 @@ void sort_copies(const Routing& routing, cudaStream_t stream) {
 }
 
 void route(const Routing& routing, Tensor logits, Tensor bias, const Router& router,
-           const int32_t* live, bool beside, cudaStream_t stream) {
+           const int32_t* live, cudaStream_t stream, bool beside) {
   SKIFF_CHECK(
       router.here() >= 1 && router.always >= 0 && router.experts + router.always <= kMaxExperts,
       "{} + {} experts; at most {}", router.experts, router.always, kMaxExperts);

@@ -25,7 +25,7 @@ inline bool routes(const Router& router) {
 // in `order`, whose entries from expert_start[total] on are unspecified. NaN scores are chosen
 // last. One kernel for few tokens, else two; launches do not depend on values.
 void route(const Routing& routing, Tensor logits, Tensor bias, const Router& router,
-           const int32_t* live, bool beside, cudaStream_t stream);
+           const int32_t* live, cudaStream_t stream, bool beside = false);
 // Fills `order` and `expert_start` for the choice in `expert`, whose first element lies on a
 // multiple of 16 bytes.
 void sort_copies(const Routing& routing, cudaStream_t stream);
