@@ -40,9 +40,9 @@ class Communicator {
   virtual void all_gather(Tensor out, Tensor x, Ops& ops) = 0;
 
   // residual += sum of delta over ranks; out = norm(residual). A group overrides it to be faster,
-  // or to add the sum before it is rounded to the dtype of delta. With kSums
-  // each row of the residual may be up to date on one rank only; then all sums over these rows have
-  // the same shape and the same use.
+  // or to add the sum before it is rounded to the dtype of delta. With kSums each row of the
+  // residual may be up to date on one rank only; then all sums over these rows have the same shape
+  // and the same use.
   virtual void reduce_add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm,
                                ResidualUse /*use*/, Ops& ops) {
     all_reduce(delta, ops);

@@ -13,16 +13,6 @@ constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16;
 constexpr int kHidden = 1536, kWidth = 512, kRounds = 12;
 constexpr Router kRouter = {.experts = 64, .top_k = 6, .score = Router::kSigmoid, .renorm = true};
 
-std::vector<Backend> unhurried_backends() {
-  std::vector<Backend> all = backends();
-  std::erase_if(all, [](const Backend& b) { return b.name.ends_with("_in_service"); });
-  if (num_cuda_devices() > 0) {
-    all.push_back({"cuda_gathered", [] { return make_cuda_ops({}); }});
-    all.push_back({"cuda_one_by_one", [] { return make_cuda_ops({.gather = false}); }});
-  }
-  return all;
-}
-
 using BesideParam = std::tuple<Backend, int>;
 class OpsBeside : public testing::TestWithParam<BesideParam> {};
 
@@ -116,7 +106,7 @@ TEST_P(OpsBeside, ASharedExpertChangesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, OpsBeside,
-                         testing::Combine(testing::ValuesIn(unhurried_backends()),
+                         testing::Combine(testing::ValuesIn(unwaited_backends()),
                                           testing::Values(1, 2, 4, 7)),
                          [](const auto& info) {
                            return std::get<0>(info.param).name + "_" +

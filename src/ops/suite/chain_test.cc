@@ -23,18 +23,6 @@ struct ChainCase {
 };
 void PrintTo(const ChainCase& c, std::ostream* to) { *to << c.rows << " rows"; }
 
-// The backends of the suite, and devices that need not wait after each operation; chains lie in
-// device memory and record themselves.
-std::vector<Backend> chain_backends() {
-  std::vector<Backend> all = backends();
-  std::erase_if(all, [](const Backend& b) { return b.name.ends_with("_in_service"); });
-  if (num_cuda_devices() > 0) {
-    all.push_back({"cuda_gathered", [] { return make_cuda_ops({}); }});
-    all.push_back({"cuda_one_by_one", [] { return make_cuda_ops({.gather = false}); }});
-  }
-  return all;
-}
-
 using ChainParam = std::tuple<Backend, ChainCase>;
 
 class OpChain : public testing::TestWithParam<ChainParam> {};
@@ -302,7 +290,8 @@ class Layer {
   void expect_order(const std::vector<int32_t>& ids) {
     std::vector<int32_t> order(ids.size());
     for (size_t i = 0; i < ids.size(); ++i) order[i] = static_cast<int32_t>(i);
-    std::ranges::stable_sort(order, {}, [&](int32_t i) { return ids[static_cast<size_t>(i)]; });
+    std::ranges::sort(order, {},
+                      [&](int32_t i) { return std::pair(ids[static_cast<size_t>(i)], i); });
     const Tensor got = download(routing.order), start = download(routing.expert_start);
     for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(got.as<int32_t>()[i], order[i]) << i;
     for (int e = 0; e <= c_.router.total(); ++e)
@@ -393,7 +382,7 @@ TEST_P(OpChain, EveryTensorIsWhatItShouldBe) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, OpChain,
-                         testing::Combine(testing::ValuesIn(chain_backends()),
+                         testing::Combine(testing::ValuesIn(unwaited_backends()),
                                           testing::ValuesIn(kChains)),
                          [](const auto& info) {
                            return std::get<Backend>(info.param).name + "_" +

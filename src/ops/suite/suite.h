@@ -24,6 +24,9 @@ struct Backend {
   std::function<std::unique_ptr<Ops>()> make;
 };
 std::vector<Backend> backends();
+// Those that run each operation once, and devices that need not wait after each of them: for tests
+// whose tensors lie in device memory.
+std::vector<Backend> unwaited_backends();
 inline void PrintTo(const Backend& backend, std::ostream* to) { *to << backend.name; }
 
 // Unit roundoffs: half the distance from 1 to the next number.

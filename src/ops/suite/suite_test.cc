@@ -66,6 +66,16 @@ std::vector<Backend> backends() {
   return out;
 }
 
+std::vector<Backend> unwaited_backends() {
+  std::vector<Backend> all = backends();
+  std::erase_if(all, [](const Backend& b) { return b.name.ends_with("_in_service"); });
+  if (num_cuda_devices() > 0) {
+    all.push_back({"cuda_gathered", [] { return make_cuda_ops({}); }});
+    all.push_back({"cuda_one_by_one", [] { return make_cuda_ops({.gather = false}); }});
+  }
+  return all;
+}
+
 double Rng::normal() {
   const double x = 2 * (uniform() + uniform() + uniform() - 1.5);  // variance 4 * 3 / 12
   return x == 0 ? 0.5 : x;

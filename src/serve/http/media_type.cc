@@ -40,8 +40,8 @@ HttpResponse not_json(std::string_view given) {
 
 HttpResponse from_nobody(std::string_view given) {
   return error_response(api_error(
-      415, fmt::format("the Content-Type is {}, which any web page may send; send Authorization: "
-                       "Bearer KEY with it, where no key is needed any word for KEY",
+      415, fmt::format("the Content-Type is {}, which any web page may send; add the header "
+                       "Authorization: Bearer KEY (any word is a KEY where none is required)",
                        escaped(given, 100))));
 }
 

@@ -40,9 +40,9 @@ class HeadProducts {
   std::map<Key, std::optional<cublasLtMatmulAlgo_t>> algorithms_;
 };
 
-// HeadProducts' kernels. The first takes up to four rows of bf16 of 128 or 512 inputs, aligned to
-// 16 bytes, and plain weights; the second such rows of any number, `in` a multiple of 8 and `out`
-// of 2; the third anything.
+// HeadProducts' kernels. heads_by_rows takes up to four rows of bf16 with 128 or 512 inputs,
+// aligned to 16 bytes, and plain weights. heads_by_tiles takes any number of such rows, with `in` a
+// multiple of 8 and `out` a multiple of 2. heads_by_elements takes any operands.
 bool heads_by_rows_takes(const Tensor& out, const Tensor& x, const Linear& w);
 void heads_by_rows(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream);
 bool heads_by_tiles_takes(const Tensor& out, const Tensor& x, const Linear& w);

@@ -52,8 +52,8 @@ __device__ void make_jobs(const Gather& g) {
   }
 }
 
-// Row and column of pieces of rows that lie one after the other, from `first` on. A division of 64
-// bits for each piece would take longer than to move it.
+// Pieces of rows lie one after the other; this gives the row and the column of those from `first`
+// on. A division of 64 bits for each piece would take longer than to move it.
 struct Pieces {
   int64_t row;
   unsigned column, columns;

@@ -134,47 +134,37 @@ class TopK {
     return warp_sum(sum);
   }
 
-  // What a group is judged by, in every lane.
+  // Returns what a group is judged by, in every lane. `best` and `second` are the highest ranks
+  // that the lane has of the group; 0 stands for none.
+  __device__ float judge(unsigned best, unsigned second) {
+    const unsigned top = __reduce_max_sync(kAllLanes, best);
+    if (!c_.two_best || c_.groups == c_.experts) return score_of(top);
+    const unsigned equal = __ballot_sync(kAllLanes, best == top);
+    const unsigned next = __reduce_max_sync(kAllLanes, best == top ? second : best);
+    return score_of(top) + score_of((equal & (equal - 1)) != 0 ? top : next);
+  }
+
+  // The same for any group of `size` experts.
   __device__ float judge(const unsigned (&rank)[kSlots], int group, int size) {
     unsigned best = 0, second = 0;
     const int first = group * size, end = first + size;
-    const auto member = [&](int i) { return expert_of(i) >= first && expert_of(i) < end; };
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i)
-      if (member(i)) best = max(best, rank[i]);
-    best = __reduce_max_sync(kAllLanes, best);
-    if (!c_.two_best || size == 1) return score_of(best);
-    unsigned equal = 0;
 #pragma unroll
     for (int i = 0; i < kSlots; ++i) {
-      if (!member(i)) continue;
-      if (rank[i] == best)
-        ++equal;
-      else
-        second = max(second, rank[i]);
+      if (expert_of(i) < first || expert_of(i) >= end) continue;
+      second = max(second, min(best, rank[i]));
+      best = max(best, rank[i]);
     }
-    second = __reduce_max_sync(kAllLanes, second);
-    if (__reduce_add_sync(kAllLanes, equal) > 1) second = best;
-    return score_of(best) + score_of(second);
-  }
-
-  // judge() of the group that the lanes' experts number i are, where groups have an expert a lane.
-  __device__ float judge_slot(unsigned mine) {
-    const unsigned best = __reduce_max_sync(kAllLanes, mine);
-    if (!c_.two_best) return score_of(best);
-    const unsigned equal = __ballot_sync(kAllLanes, mine == best);
-    const unsigned second = __reduce_max_sync(kAllLanes, mine == best ? 0 : mine);
-    return score_of(best) + score_of((equal & (equal - 1)) != 0 ? best : second);
+    return judge(best, second);
   }
 
   // Gives the experts of all but the best groups the rank of -inf; lane g judges group g.
   __device__ void drop_groups(unsigned (&rank)[kSlots]) {
     const int size = c_.experts / c_.groups;
     unsigned worth = 0, kept = 0;
-    if (size == 32) {
+    if (size == 32) {  // Each lane has one expert of each group.
 #pragma unroll
       for (int i = 0; i < kSlots; ++i) {
-        const float judged = judge_slot(rank[i]);
+        const float judged = judge(rank[i], 0);
         if (lane_ == i && i < c_.groups) worth = rank_of(judged);
       }
     } else {

@@ -82,8 +82,10 @@ class AtomMultiplier {
       for (int step = 0; step < 8; ++step) {
         if (step % kGroupSteps == 0) {
           if constexpr (kZeros) zero = zero_points(turn.stage, step / kGroupSteps);
+          if constexpr (kGroups > 0) {
 #pragma unroll
-          for (int i = 0; kGroups > 0 && i < N / 2; ++i) part[0][i] = part[1][i] = 0;
+            for (int i = 0; i < N / 2; ++i) part[0][i] = part[1][i] = 0;
+          }
         }
         if (step % kLoadSteps<kCodes> == 0) load_words(words, stage, step);
         if (step % 2 == 0) load_rows_of_x(x, stage, step / 2);
@@ -104,8 +106,10 @@ class AtomMultiplier {
       release(turn.stage);
       turn.advance();
     }
+    if constexpr (kGroups == 0) {
 #pragma unroll
-    for (int i = 0; kGroups == 0 && i < N / 2; ++i) sum[i] = part[0][i] + part[1][i];
+      for (int i = 0; i < N / 2; ++i) sum[i] = part[0][i] + part[1][i];
+    }
   }
 
   // Rows of x for columns [32 * at, 32 * at + 32) of the chunk. `stage`: where it begins in the
@@ -297,8 +301,8 @@ class AtomMultiplier {
   const int lane_;
   const uint32_t base_;
   int atom_[2];  // where the warp's atoms begin in a stage
-  // Shared addresses in stage 0: of the barrier, of the lane's words of both atoms, and of its row
-  // of x, in the 128-byte swizzle, for every other 32 columns.
+  // These are shared addresses in stage 0: of the barrier, of the lane's words of both atoms, and
+  // of its row of x for even and for odd pieces of 32 columns, in the 128-byte swizzle.
   uint32_t full_, words_[2], x_[2];
 };
 

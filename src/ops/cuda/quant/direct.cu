@@ -53,8 +53,8 @@ void start_direct(const Linear& w, DirectArgs args, bool gated, int multiprocess
   if (args.jobs.expert == nullptr) args.jobs.capacity = 1;
   const int items = args.pairs * args.jobs.capacity;
   const int blocks = std::min(items, kBlocks * multiprocessors);
-  args.split = split_of(items, args.chunks, blocks);
-  args.log_split = std::countr_zero(static_cast<unsigned>(args.split));
+  const auto split = static_cast<unsigned>(split_of(items, args.chunks, blocks));
+  args.log_split = std::countr_zero(split);
   const Launch how = {
       .grid = dim3(static_cast<unsigned>(blocks)),
       .block = dim3(kWarps * 32),

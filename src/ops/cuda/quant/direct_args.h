@@ -30,7 +30,7 @@ constexpr int most_rows(int groups) { return groups > 0 ? 2 : 4; }
 // Shared memory holds a ring of kRingBytes for each warp, and at most kMostXBytes of rows of x for
 // the block.
 constexpr int kRingBytes = 8 << 10, kMostXBytes = 36 << 10;
-constexpr int kMostStages = 8;  // of a ring
+constexpr int kMostStages = 8;  // A ring has at most so many.
 
 struct DirectArgs {
   const void* x;  // bf16
@@ -38,17 +38,19 @@ struct DirectArgs {
   int rows, in;       // of x, all of which a block keeps
   int pitch;          // bytes from one row to the next in shared memory
   int chunks, pairs;  // of a matrix: chunks of 128 columns, and pairs of atoms
-  int split;          // warps that share an item: two to the power of log_split
-  int log_split;
-  JobList jobs;     // with JobList::expert: the copies of one token; else one job has all rows
-  bool list_early;  // the list was complete before the previous kernel triggered this one
-  bool one_row;     // all jobs share row 0 of x
+  int log_split;      // split() in binary digits
+  JobList jobs;       // with JobList::expert: the copies of one token; else one job has all rows
+  bool list_early;    // the list was complete before the previous kernel triggered this one
+  bool one_row;       // all jobs share row 0 of x
   void* out;
   int64_t out_stride;
   bool out_f32;
   int features;  // columns of out
   const float* bias;
   Act act;
+
+  // The number of warps that share an item.
+  constexpr int split() const { return 1 << log_split; }
 };
 
 // The number of warps that share an item, so that the slowest warp has the least to do.

@@ -16,7 +16,7 @@ bool takes(const Linear& w, int64_t rows);
 // Whether a block has room for so many rows of so many inputs.
 bool fits(int64_t rows, int64_t in);
 
-// Starts a product. `args` has everything but pitch, chunks, pairs, items and split.
+// Starts a product. `args` has everything but pitch, chunks, pairs and log_split.
 void start_direct(const Linear& w, DirectArgs args, bool gated, int multiprocessors,
                   cudaStream_t stream);
 

@@ -42,8 +42,8 @@ class Worker {
         lane_(threadIdx.x % 32),
         warp_(threadIdx.x / 32),
         base_(atoms::base_pair(q.fixed_zero)) {
-    const int each = (a.chunks + a.split - 1) >> a.log_split;
-    begin_ = min(a.chunks, (warp_ & (a.split - 1)) * each);
+    const int each = (a.chunks + a.split() - 1) >> a.log_split;
+    begin_ = min(a.chunks, (warp_ & (a.split() - 1)) * each);
     end_ = min(a.chunks, begin_ + each);
   }
 
@@ -84,14 +84,14 @@ class Worker {
   struct Scales {
     float first, second;
   };
-  // What a lane has of a chunk: its part of both atoms, and scales where they lie there.
+  // A lane holds its part of both atoms of a chunk, and their scales where they lie there.
   struct Chunk {
     uint4 words[2][kWords];
     float scale[2];
   };
 
-  // The warp's item of a turn or of the next one that has an expert here. There is none where the
-  // job is not below their number.
+  // Returns the warp's item of a turn, or of the next turn whose item has an expert here. Behind
+  // the last one it is an item that does not exist.
   __device__ Item item_from(int turn) const {
     for (;; ++turn) {
       const int slot = (warp_ >> a_.log_split) + turn * (kWarps >> a_.log_split);
@@ -193,8 +193,8 @@ class Worker {
     }
   }
 
-  // Where a lane's 16 bytes of the item's rows of x begin: ldmatrix gives two steps of 16 columns
-  // at a time. Rows that x does not have are row 0 again, and what they give is not stored.
+  // Returns where a lane's 16 bytes of the item's rows of x begin: ldmatrix gives two steps of 16
+  // columns at a time. Rows that x does not have are row 0 again, and what they give is not stored.
   __device__ uint32_t x_of(const Item& item) const {
     const int row = is_listed() ? (a_.one_row ? 0 : item.job) : lane_ % 8 < a_.rows ? lane_ % 8 : 0;
     return x_ + row * a_.pitch + lane_ / 8 * 16;
@@ -205,15 +205,15 @@ class Worker {
                          int buffer) const {
     float4 all = {sum[0][0] + sum[1][0], sum[0][1] + sum[1][1], sum[0][2] + sum[1][2],
                   sum[0][3] + sum[1][3]};
-    if (a_.split > 1) {
+    if (a_.split() > 1) {
       float4* mine = sums_ + buffer * (32 * kWarps) + warp_ * 32 + lane_;
       *mine = all;
-      named_sync(1 + (warp_ >> a_.log_split), a_.split * 32);
-      if ((warp_ & (a_.split - 1)) != 0) return;
+      named_sync(1 + (warp_ >> a_.log_split), a_.split() * 32);
+      if ((warp_ & (a_.split() - 1)) != 0) return;
       all = {};
 #pragma unroll
       for (int w = 0; w < kWarps; ++w) {
-        if (w >= a_.split) break;
+        if (w >= a_.split()) break;
         const float4 one = mine[w * 32];
         all.x += one.x, all.y += one.y, all.z += one.z, all.w += one.w;
       }
