@@ -129,8 +129,8 @@ bool is_truth(const std::string& word) {
   return word == "true" || word == "false" || word == "True" || word == "False";
 }
 
-// Whether the word behind a flag is meant as another flag, not as its value: an empty variable
-// leaves nothing where a value was to be.
+// Returns whether the word behind a flag is meant as another flag, not as its value: an empty
+// variable leaves nothing where a value was to be.
 bool is_other_flag(const std::string& word, Commands command) {
   if (!word.starts_with("--")) return false;
   const std::string name = read_word(word, command).name;

@@ -99,7 +99,7 @@ class Args {
   std::vector<std::string> positional_, warnings_;
 };
 
-// Whether --help or -h is among the flags, and not the value of one nor behind "--".
+// Returns whether --help or -h is among the flags, and not the value of one nor behind "--".
 bool wants_help(Commands command, std::span<const std::string> words);
 
 std::string_view command_name(Commands command);

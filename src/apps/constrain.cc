@@ -94,7 +94,7 @@ class Cutter {
 struct Verdict {
   bool accepts = false;
   size_t at = 0;       // bytes that were accepted
-  double mask_us = 0;  // mean of the masks
+  double mask_us = 0;  // mean time that a mask took
 };
 
 Verdict judge(const std::shared_ptr<const grammar::Grammar>& compiled,

@@ -137,8 +137,8 @@ void dump_logits(const Args& args, const engine::EngineConfig& config,
                  const model::ModelConfig& model, const std::vector<Token>& tokens) {
   const engine::Resolved resolved = engine::resolve(config, model);
   const auto ops = engine::make_ops(resolved);
-  model::plan_memory(model.spec,
-                     engine::memory_request(resolved, model.spec, *ops));  // refuses before loading
+  // It throws where memory is too small, before anything is loaded.
+  model::plan_memory(model.spec, engine::memory_request(resolved, model.spec, *ops));
   const model::LoadedModel loaded = model::load_model(resolved.model.folder, model,
                                                       {.precision = resolved.precision,
                                                        .schemes = resolved.schemes,

@@ -175,7 +175,7 @@ const std::vector<Key>& keys() {
   return all;
 }
 
-// Whether a key for `methods` means something with `method`.
+// Returns whether a key for `methods` means something with `method`.
 bool has_use(std::string_view methods, std::string_view method) {
   if (methods.empty() || methods == method) return true;
   if (methods == "weights") return draft::has_weights(method);

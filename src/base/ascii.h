@@ -6,7 +6,7 @@
 
 namespace skiff {
 
-// Whether eight bytes follow from `at` on and all of them are ASCII.
+// Returns whether eight bytes follow from `at` on and all of them are ASCII.
 inline bool eight_ascii(std::string_view text, size_t at) {
   uint64_t bytes;
   if (text.size() - at < sizeof bytes) return false;

@@ -38,8 +38,8 @@ class SchemaTypes {
   int64_t left_ = 65'536;  // steps: keywords, values of enums and names of types
 };
 
-// Whether the values are strings, or perhaps null: in notations that write arguments as plain text
-// such a string stands without quotes. Who writes them and who reads them must agree.
+// Returns whether the values are strings, or perhaps null: in notations that write arguments as
+// plain text such a string stands without quotes. Who writes them and who reads them must agree.
 inline bool only_text(JsonTypes types) {
   return (types & kJsonString) != 0 && (types & ~(kJsonString | kJsonNull)) == 0;
 }

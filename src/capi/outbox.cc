@@ -20,7 +20,7 @@ size_t size_of(const service::Reply& reply) {
          size_of(reply.prompt_logprobs);
 }
 
-// Whether a piece of a sequence may be collected.
+// Returns whether a piece of a sequence may be collected.
 bool is_due(const openai::OpenAiCall& asked, const service::Reply& reply) {
   if (reply.finish != Finish::kNone) return true;
   return asked.stream && std::ssize(reply.tokens) >= asked.max_streaming_tokens;

@@ -1,6 +1,6 @@
 // comm/communicator.h -- a group of ranks. A group of one moves nothing, so that no caller ever
-// writes `if (tp > 1)`. There are the solo group, threads of one process, and threads of several
-// processes over TCP (comm/nodes.h); devices join here.
+// writes `if (tp > 1)`. There are the solo group, threads of one process, threads of several
+// processes over TCP (comm/nodes.h), and CUDA devices of one process (comm/devices/group.h).
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -27,12 +27,12 @@ Result<std::vector<RemoteFile>> read_md5_list(std::string_view text);
 // The shards that model.safetensors.index.json names.
 Result<std::vector<RemoteFile>> read_shard_index(std::string_view json);
 
-// Whether a name stays in its folder on every system: no empty, "." or ".." part, no backslash,
-// colon or control character, not absolute, at most 1,024 bytes.
+// Returns whether a name stays in its folder on every system: no empty, "." or ".." part, no
+// backslash, colon or control character, not absolute, at most 1,024 bytes.
 bool is_safe_name(std::string_view name);
 
-// Whether a name, or its last part, matches a pattern in which '*' stands for any text and '?' for
-// one character.
+// Returns whether a name, or its last part, matches a pattern in which '*' stands for any text and
+// '?' for one character.
 bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace skiff::download

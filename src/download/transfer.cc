@@ -170,7 +170,7 @@ Result<Outcome> Transfer::fetch_all() {
   return Outcome::kFetched;
 }
 
-// Whether the file is there already. One that is there and wrong is fetched again.
+// Returns whether the file is there already. One that is there and wrong is fetched again.
 Result<bool> is_present(const RemoteFile& file, const std::string& path, bool check) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);

@@ -58,7 +58,7 @@ struct EngineConfig {
   std::string storage_path;  // folder for blocks that survive a restart; empty: none
   double storage_gb = 0;     // maximum size of its file, in GB
   double storage_wait = 2;   // seconds to wait for a block of the file before computing it
-  peer::Settings peers;      // what it has to do with blocks of other instances
+  peer::Settings peers;      // which blocks it has from, or for, other instances
   std::string version;       // engine version; blocks of another version are not used
   bool quiet = false;        // no progress bar, plan or ledger on stderr
   // Called on the engine's thread, with the reason, when the engine cannot go on, as when its

@@ -12,7 +12,8 @@ namespace {
 // Steps behind a change of the decision that are not measured: drafts of the first are checked in
 // the second, and two steps may be in flight.
 constexpr int kSettle = 2;
-// How much better the other kind must be. A change to drafts must promise more than one back.
+// The factors by which the rate of the other kind must be better before it becomes the usual one:
+// to steps with drafts, and back.
 constexpr double kBetterWith = 1.02, kBetterWithout = 1.005;
 // Drafts whose rate is below this part of the rate without drafts are tried anew at once.
 constexpr double kWorse = 0.98;

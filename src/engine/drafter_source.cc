@@ -55,7 +55,8 @@ DrafterSource source_of(const draft::Settings& settings, const std::string& fold
   return eagle_head(settings, model);
 }
 
-// The layers of both models are in one block.
+// A block holds the layers of both models, so the drafter must suit the format of the KV cache,
+// too.
 void check_cache(const ModelSpec& spec, const Precision& precision) {
   if (precision.kv.fixed)
     fail_load(

@@ -20,7 +20,7 @@ struct DrafterSource {
   model::RankOf part;         // what a rank has of it: of resolve(), the first; size 1: all of it
   ModelSpec spec;             // describes that part
   std::vector<model::StoredForm> stored;  // its slots' forms in a quantized checkpoint, or empty
-  std::vector<Token> tokens = {};         // that its logits are of, in order; empty: all
+  std::vector<Token> tokens = {};         // those that its logits stand for, in order; empty: all
 };
 
 // Reads the drafter that `settings` name, for `model` in `folder`, which `ranks` ranks compute.

@@ -72,7 +72,8 @@ class Engine {
   void refuse(std::string why) { refusal_ = std::move(why); }
 
   bool idle() const { return scheduler_.idle() && flying_.empty(); }
-  // Whether nothing can be done until a lower tier of the cache answers (or another command comes).
+  // Returns whether nothing can be done until a lower tier of the cache answers (or another command
+  // comes).
   bool awaits() const { return stalled_; }
   uint64_t steps() const { return steps_; }  // number of committed steps
   const StepTally& tally() const { return tally_; }

@@ -10,10 +10,9 @@
 
 namespace skiff::engine {
 
-// All ranks get the same plans and sample
-// from the same gathered logits, so every rank knows each token; the result is that of the first
-// one here. If a rank throws, the group ends, and wait() throws a std::runtime_error with the rank
-// and its reason, then and from then on.
+// All ranks get the same plans and sample from the same gathered logits, so every rank knows each
+// token; the result is that of the first one here. If a rank throws, the group ends, and wait()
+// throws a std::runtime_error with the rank and its reason, then and from then on.
 class GroupRunner final : public Runner {
  public:
   struct Member {

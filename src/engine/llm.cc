@@ -248,8 +248,8 @@ void LocalLlm::publish_stats() {
                 .tiers = s.tiers});
 }
 
-// Once steps run, only the driver throws, when its device is lost; this project's own code does
-// not. A group that has ended says which replica it was that failed.
+// Once steps run, what is thrown means that the device, memory, or another rank, node or replica is
+// lost. The reason of a group that has ended says which one failed.
 void LocalLlm::serve_or_fail() {
   try {
     return serve();
@@ -331,7 +331,8 @@ struct ReplicaStart {
   }
 };
 
-// Each has the first one's weights, where they share memory.
+// Starts the replicas one after the other. Where they share memory, all compute with the first
+// one's weights.
 Replicas::All start_in_turn(const ReplicaStart& start, int count) {
   Replicas::All all;
   const LocalLlm* first = nullptr;
@@ -343,7 +344,8 @@ Replicas::All start_in_turn(const ReplicaStart& start, int count) {
   return all;
 }
 
-// Each needs the others' experts for its first steps, which are timed while it starts.
+// Starts the replicas at the same time, because each needs the experts of the others for its first
+// steps, which are timed while it starts.
 Replicas::All start_in_lockstep(const ReplicaStart& start, int count) {
   const auto lockstep = std::make_shared<Lockstep>(count);
   Replicas::All all(static_cast<size_t>(count));

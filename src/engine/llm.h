@@ -39,9 +39,9 @@ class Llm {
   // overlap.
   using Sink = std::function<void(std::vector<Event>)>;
 
-  // Loads, plans memory, starts the engine thread, or one for each replica that the configuration
-  // asks for (engine/replicas.h). Prints the memory plan, progress and a time
-  // ledger unless quiet. Throws LoadError.
+  // Loads, plans memory, and starts the engine thread, or one for each replica that the
+  // configuration asks for (engine/replicas.h). Prints the memory plan, progress and a time ledger
+  // unless quiet. Throws LoadError.
   static std::unique_ptr<Llm> start(const EngineConfig& config, Sink sink);
   virtual ~Llm() = default;
 

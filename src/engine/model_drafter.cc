@@ -192,7 +192,7 @@ ModelDrafter::Place ModelDrafter::place_of(const StepPlan& plan, size_t i, int r
           .wanted = plan.drafts && span.sample && patient};
 }
 
-// Whether the step has completed a block that the drafter has not.
+// Returns whether the step has completed a block that the drafter has not.
 bool ModelDrafter::ends_block(const Place& at, const Text& text) const {
   const auto page = static_cast<int>(kv_.front().page_size);
   return at.end / page > text.computed / page;
@@ -243,12 +243,12 @@ void ModelDrafter::follow(const Place& at, Text& text, Passes& passes) {
   }
 }
 
-// Whether the module keeps the span's hidden rows for later.
+// Returns whether the module keeps the span's hidden rows for later.
 bool ModelDrafter::stays_behind(const Place& at, const Text& text) const {
   return spec_.joins && !at.wanted && at.end - text.computed <= kLag;
 }
 
-// Whether a module takes kept rows of the sequence behind the step.
+// Returns whether a module takes kept rows of the sequence behind the step.
 bool ModelDrafter::catches_up(const Place& at, const Text& text) const {
   return !text.kept.empty() &&
          (at.wanted || at.end - text.computed >= kLag || ends_block(at, text));

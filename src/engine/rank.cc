@@ -69,7 +69,8 @@ Rank::Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh
   log.ledger.close("kv");
 }
 
-// What share experts plan before any of them takes memory, as ranks do.
+// Replicas that share experts agree on the number of blocks before any of them takes memory, as
+// ranks do.
 void Rank::plan(const ModelSpec& spec, StartLog& log) {
   memory_ = model::plan_memory(spec, memory_request(resolved_, spec, *ops_));
   memory_.blocks = static_cast<int>(mesh_.experts->least(mesh_.tp->least(memory_.blocks)));
@@ -97,7 +98,7 @@ void Rank::take_weights() {
   fresh_.reset();
 }
 
-// A drafter that every rank has whole needs nobody.
+// A drafter that every rank computes whole exchanges nothing with other ranks.
 comm::Mesh& Rank::mesh_of_drafter() {
   return resolved_.drafter->part.size == part().size ? mesh_ : alone_;
 }

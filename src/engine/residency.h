@@ -64,11 +64,11 @@ class Residency {
   Status take_back(Parts parts, bool renamed = false);
   // Replaces the weights, wherever they are now. Everything is checked before anything is changed:
   // config.json, names, shapes and dtypes of tensors on every rank, the digest (which is of the
-  // model's files and not of what drafts) if one is expected. Weights in
-  // memory are kept until the new ones have been read beside them, so that a failed read changes
-  // nothing; where memory has no room for both, the update is refused with the numbers. Absent
-  // weights are in memory afterwards; on an error they stay absent, and take_back() reads the old
-  // ones. Error::field is "path", "checksum" or empty.
+  // model's files and not of what drafts) if one is expected. Weights in memory are kept until the
+  // new ones have been read beside them, so that a failed read changes nothing; where memory has no
+  // room for both, the update is refused with the numbers. Absent weights are in memory afterwards;
+  // on an error they stay absent, and take_back() reads the old ones. Error::field is "path",
+  // "checksum" or empty.
   Result<WeightsState> update(const WeightsUpdate& update);
 
   Parts absent() const { return {weights_absent_, kv_absent_}; }

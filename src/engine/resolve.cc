@@ -94,7 +94,7 @@ sched::Limits limits_of(const EngineConfig& config, const ModelSpec& spec, bool 
           .policy = policy_of(config, spec, context, measured)};
 }
 
-// Whether the checkpoint has calibrated scales for a cache of that dtype.
+// Returns whether the checkpoint has calibrated scales for a cache of that dtype.
 bool has_kv_scales(const EngineConfig& config, const model::ModelConfig& model, DType dtype) {
   if (dtype != DType::kI8 && dtype != DType::kF8E4M3) return false;
   if (config.load_format == model::LoadFormat::kDummy || !model::has_weight_files(config.model))
@@ -156,7 +156,8 @@ int host_slots(const EngineConfig& config, double block, int context) {
   return std::max(in_swap, blocks + kExtraSlots);
 }
 
-// The shelf has blocks in the form of one rank, that of `whole`.
+// Returns how many blocks the shelf of a prefill instance holds. They have the form of one rank,
+// that of the whole model.
 int shelf_blocks(const EngineConfig& config, const ModelSpec& whole, const KvFormat& kv) {
   if (config.peers.role != peer::Role::kPrefill) return 0;
   const auto block =

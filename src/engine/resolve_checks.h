@@ -19,7 +19,7 @@ void check_ranges(const EngineConfig& config);
 // and replicas of a server that only prefills or decodes.
 void check_replicas(const EngineConfig& config, const ComputeDevice& device);
 
-// Whether replicas share the routed experts of `spec`, which read_model() has dealt out.
+// Returns whether replicas share the routed experts of `spec`, which read_model() has dealt out.
 bool shares_experts(const EngineConfig& config, const ModelSpec& spec);
 
 // Refuses replicas that share experts with what cannot be had with them yet: CUDA, several ranks

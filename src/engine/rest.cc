@@ -40,7 +40,7 @@ void Rest::on_all(const std::function<void(size_t engine)>& work) {
     done.push_back(task.get_future());
     tasks_[engine]->push(std::move(task));
   }
-  for (const std::future<void>& one : done) one.wait();  // they use `work`
+  for (const std::future<void>& one : done) one.wait();  // the tasks refer to `work`
   for (std::future<void>& one : done) one.get();
 }
 

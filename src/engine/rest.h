@@ -12,8 +12,9 @@
 namespace skiff::engine {
 
 // While it lives, no sequence runs or waits in any of the engines; what is submitted meanwhile
-// waits in their inboxes. Whoever makes one ends what runs if it shall not be waited for. Two must
-// not be made at the same time, as each would wait for engines that the other has.
+// waits in their inboxes. The constructor waits for the sequences that run, so a caller that cannot
+// wait cancels them first. Two must not be made at the same time, as each would wait for engines
+// that the other has.
 //
 // For one thread, which is none of the engines'.
 class Rest {

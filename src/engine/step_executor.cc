@@ -388,9 +388,8 @@ void StepExecutor::check_by_depth(const StepPlan& plan, Tensor logits, Flight& f
   for (int depth = 0; draw_depth(plan, logits, depth, flight);) ++depth;
 }
 
-// Draws the next token of every sequence whose drafts are right up to and including
-// the one at `depth`.
-// Returns false if there is no such sequence.
+// Draws the next token of every sequence whose drafts are right up to and including the one at
+// `depth`. Returns false if there is no such sequence.
 bool StepExecutor::draw_depth(const StepPlan& plan, Tensor logits, int depth, Flight& flight) {
   const std::vector<LogitRows::Range>& ranges = flight.frame.rows.by_depth;
   const int begin = ranges.front().begin;

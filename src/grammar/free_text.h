@@ -13,9 +13,9 @@ namespace skiff::grammar {
 // where several begin).
 ExprId marked_text(std::string_view text, RuleSet& rules);
 
-// Any text of ordinary tokens.
+// Returns an expression for any text of ordinary tokens.
 ExprId free_text(ExprSet& exprs);
-// Ordinary and special tokens.
+// Returns an expression for any text of ordinary and special tokens.
 ExprId any_tokens(ExprSet& exprs);
 
 // Texts that end or exclude free text. None may be empty.
@@ -23,11 +23,13 @@ class Words {
  public:
   // Throws Refusal for an empty word.
   Words(const std::vector<std::string>& words, RuleSet& rules);
-  // `text` without any of the words, whether as special tokens or spelled.
+  // Returns an expression for texts of `text` that contain none of the words, neither as special
+  // tokens nor spelled.
   ExprId without(ExprId text) const;
-  // `text` up to and with `last`, one of the words or several of them, where no word comes before.
+  // Returns an expression for texts of `text` that end with `last` (one of the words or several)
+  // and contain no word before it.
   ExprId until(ExprId text, ExprId last) const;
-  // Any of the words, as marked_text() has them.
+  // Returns an expression for any of the words, as marked_text() writes them.
   ExprId any() const { return marked_; }
 
  private:

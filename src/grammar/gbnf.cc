@@ -41,7 +41,7 @@ class GbnfReader final : GrammarReader {
     return !in_.more() || in_.peek() == '|' || in_.peek() == ')' || at_rule();
   }
 
-  // Whether the next rule begins here: its name and ::=.
+  // Returns whether the next rule begins here: its name and ::=.
   bool at_rule() {
     const size_t here = in_.at();
     const bool name = !in_.name().empty();
@@ -51,7 +51,7 @@ class GbnfReader final : GrammarReader {
     return rule;
   }
 
-  // Whether `word` comes next, behind what means nothing.
+  // Returns whether `word` comes next, behind what means nothing.
   bool takes(std::string_view word) {
     skip(0);
     return in_.take(word);

@@ -19,8 +19,8 @@ struct Limits {
   size_t max_text = 256u << 10;      // bytes of the constraint
   int64_t compile_fuel = 2'000'000;  // for making the rules and a first mask
   int64_t step_fuel = 1'000'000;     // for one mask, or the masks of answers that share it
-  // Into how many parts the fuel of a step is divided at most: what a mask of an ordinary schema
-  // needs, some 10,000 units, is there for any number of answers.
+  // The most parts that the fuel of a step is divided into, so that for any number of answers each
+  // has enough for the mask of an ordinary schema, some 10,000 units.
   int most_shares = 16;
   // Bytes of states and masks; beyond, they are made anew. Texts that need more get up to eight
   // times as much.

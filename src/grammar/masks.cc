@@ -63,7 +63,7 @@ void Masks::walk(const TokenTrie& trie, uint32_t node, ConfigId config, Found& f
   }
 }
 
-// Whether any plain characters may come next for ever, and nothing else is read meanwhile.
+// Returns whether any plain characters may come next for ever, and nothing else is read meanwhile.
 bool Masks::takes_plain(ConfigId config) {
   if (takes_plain_.size() <= config) takes_plain_.resize(config + 1, 0);
   uint8_t& known = takes_plain_[config];
@@ -77,8 +77,8 @@ bool Masks::takes_plain(ConfigId config) {
   return known == 2;
 }
 
-// Whether the state is the rest of a JSON string's characters: then a plain token is allowed if and
-// only if it has at most `body->max` characters.
+// Returns whether the state is the rest of a JSON string's characters: then a plain token is
+// allowed if and only if it has at most `body->max` characters.
 bool Masks::plain_body(ExprId state, Repeated* body) const {
   const ExprSet& exprs = machine_.exprs();
   const Expr* x = &exprs[state];
@@ -95,7 +95,8 @@ bool Masks::plain_body(ExprId state, Repeated* body) const {
   return std::find(plain_.begin(), plain_.end(), x->a) != plain_.end();
 }
 
-// A bound on the characters beyond what the other tokens hold matters to plain tokens alone.
+// Makes the mask of a string of bounded length from that of an unbounded one. Where the bound is
+// beyond the longest token that is not plain, it matters to plain tokens alone.
 bool Masks::from_endless(const Repeated& body, Local& made) {
   if (body.min > 0 || body.max == kEndless) return false;
   ExprSet& exprs = machine_.exprs();

@@ -43,8 +43,8 @@ class Masks {
     const TokenTrie* trie = nullptr;
     uint16_t reach = 0;             // the depth of the deepest node that was reached
     std::vector<uint32_t> escapes;  // nodes of `trie` where the frame may end inside a token
-    // A string of bounded length: all is as in this state, where it may go on for ever, but for
-    // plain tokens of more than `max` characters.
+    // Set in a string of bounded length: the mask is that of `endless`, the same state of a string
+    // without a bound, less the plain tokens of more than `max` characters.
     const Local* endless = nullptr;
     uint32_t max = 0;
     int64_t cost = 0;

@@ -68,7 +68,8 @@ ExprId digit(ExprSet& exprs, int low, int high) {
   return low > high ? kNothing : exprs.byte_range('0' + low, '0' + high);
 }
 
-// What may follow the whole part of `bound` in numbers >= it (or greater).
+// Returns an expression for what may follow the whole part of `bound` in numbers that are at least
+// `bound`, or above it where it is exclusive.
 ExprId fraction_above(ExprSet& exprs, const Bound& bound) {
   const std::string& f = bound.value.fraction;
   const ExprId any = digits(exprs, 0);

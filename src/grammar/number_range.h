@@ -11,11 +11,11 @@ namespace skiff::grammar {
 struct Decimal {
   bool negative = false;
   std::string whole = "0", fraction;
-  // From the text of a JSON number. Throws Refusal where it has more than 400 digits.
+  // Reads the text of a JSON number. Throws Refusal where it has more than 400 digits.
   static Decimal parse(std::string_view text);
   bool zero() const { return whole == "0" && fraction.empty(); }
 };
-// -1, 0 or 1.
+// Returns -1 where x is less than y, 0 where they are equal, and 1 where x is greater.
 int compare(const Decimal& x, const Decimal& y);
 
 struct Bound {
@@ -30,13 +30,16 @@ struct NumberRange {
   bool holds(const Decimal& value) const;
 };
 
-// Without fraction and exponent; kNothing if there is none.
+// Returns an expression for the integers of the range, written without fraction and exponent;
+// kNothing if there is none.
 ExprId integers_in(ExprSet& exprs, const NumberRange& range);
-// Without exponent.
+// Returns an expression for the numbers of the range, written without exponent.
 ExprId numbers_in(ExprSet& exprs, const NumberRange& range);
-// Integers (with `fraction`, also with zeros behind a point) that `modulus` divides.
+// Returns an expression for the integers that `modulus` divides; with `fraction` they may be
+// written with zeros behind a point.
 ExprId multiples_of(ExprSet& exprs, uint32_t modulus, bool fraction);
-// Numbers with at most `digits` digits behind the point, not counting zeros at the end.
+// Returns an expression for the numbers with at most `digits` digits behind the point, not counting
+// zeros at the end.
 ExprId numbers_of_digits(ExprSet& exprs, uint32_t digits);
 
 }  // namespace skiff::grammar

@@ -39,7 +39,7 @@ bool is_anchor(const RegexNode& node) {
   return node.kind == RegexKind::kBegin || node.kind == RegexKind::kEnd;
 }
 
-// Whether each alternative of the part is that anchor and nothing else.
+// Returns whether each alternative of the part is that anchor and nothing else.
 bool is_only(const RegexNode& node, RegexKind anchor) {
   if (is_anchor(node) || !node.anchors) return node.kind == anchor;
   return std::ranges::all_of(node.parts, [&](const auto& part) { return is_only(*part, anchor); });

@@ -30,8 +30,8 @@ Characters with_all_beyond_ascii(Characters set) {
   return set;
 }
 
-// White space by ECMA-262 and by Python: U+FEFF is the former's alone, the separators of
-// information (U+001C and on) and U+0085 are the latter's.
+// Returns what is white space for both ECMA-262 and Python. U+FEFF is white space for ECMA-262
+// alone, the information separators (U+001C to U+001F) and U+0085 are for Python alone.
 Characters common_spaces() {
   return {{0x09, 0x0D},     {0x20, 0x20},     {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
           {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
@@ -44,12 +44,14 @@ Characters all_spaces() {
   return out;
 }
 
-// Python counts digits of all scripts; that these are a part of category N suffices here.
+// In Python, \d matches the decimal digits of all scripts. Category N contains them and more, which
+// suffices for the greatest reading.
 const Characters& all_digits() {
   static const Characters kDigits = of_classes(text::kNumber);
   return kDigits;
 }
-// Letters and numbers are Python's; marks belong to words in engines that follow UTS #18.
+// In Python, \w matches letters and numbers; engines that follow UTS #18 count marks as word
+// characters, too.
 const Characters& all_word() {
   static const Characters kWord = [] {
     Characters out = of_classes(text::kNumber | text::kLetter | text::kMark);

@@ -193,7 +193,7 @@ class LeftCorner {
       if (call.rule == callee) return call.rest;
     return kNothing;
   }
-  // Whether a complete members[i] may be a complete `rule` as it is.
+  // Returns whether a complete members[i] may be a complete `rule` as it is.
   std::vector<bool> nullable_ways(RuleId rule, const std::vector<RuleId>& members) const {
     std::vector<bool> out(members.size(), false);
     for (size_t i = 0; i < members.size(); ++i) out[i] = members[i] == rule;

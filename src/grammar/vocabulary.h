@@ -45,10 +45,10 @@ struct TokenTrie {
 // of these bytes, so no text contains a mark and no mark contains text.
 inline constexpr uint8_t kMarkByte = 0xFF;
 
-// What a special token stands for: the token alone makes it, however a text is spelled. Constraints
-// that name the token hold these bytes.
+// Returns the mark of a special token: bytes that only the token itself stands for, however a text
+// is spelled. Constraints that name the token contain its mark.
 std::string mark_of(std::string_view written);
-// The written form of a mark; any other piece as it is.
+// Returns the written form of a mark, and any other piece as it is.
 std::string written_form(std::string_view piece);
 
 // Immutable; safe from any thread.

@@ -78,8 +78,8 @@ struct Pooling {
   // What the model's head makes of the row (kLast only) instead of the row itself.
   bool logits = false;
   std::vector<int32_t> columns;  // with `logits`: which of them, in this order; empty: all
-  // Whether cached keys and values may stand for rows of the prompt: rows that were not computed
-  // cannot be pooled.
+  // Returns whether cached keys and values may stand for rows of the prompt: rows that were not
+  // computed cannot be pooled.
   bool may_reuse() const { return rows == kNone || rows == kLast; }
   explicit operator bool() const { return rows != kNone; }
   bool operator==(const Pooling&) const = default;
@@ -131,8 +131,8 @@ struct TierState {
 using Command = std::variant<NewSequence, Cancel, TierDone, TierState>;
 
 // kStop: a stop token was drawn (the last of the event's tokens), or the sequence was pooled
-// (Event::pooled). kLength: max_tokens or the
-// context limit was reached. kExhausted: the sequence was refused, see Event::why.
+// (Event::pooled). kLength: max_tokens or the context limit was reached. kExhausted: the sequence
+// was refused, see Event::why.
 enum class Finish { kNone, kStop, kLength, kCancelled, kExhausted };
 
 struct TokenLogprob {

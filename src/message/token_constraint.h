@@ -27,8 +27,8 @@ class TokenConstraint {
   virtual std::unique_ptr<TokenFollower> follow() const = 0;
   // Words of a mask: one bit for each logit.
   virtual size_t mask_words() const = 0;
-  // Whether an answer was cut off because its constraint could not be followed: a token came that
-  // was not allowed, or the work for a mask exceeded its bound.
+  // Returns whether an answer was cut off because its constraint could not be followed: a token
+  // came that was not allowed, or the work for a mask exceeded its bound.
   virtual bool failed() const = 0;
   // The bytes from which a process with the same vocabulary makes the same constraint, which it
   // must when it draws the same tokens. They are all of it that message/wire.h sends.

@@ -17,7 +17,7 @@ void grow(Buffer& buffer, Device device, size_t size) {
   if (size > buffer.size()) buffer = Buffer(device, size);
 }
 
-// Where the parts of some rows lie in memory of their own.
+// The layout of a piece of memory for some rows of a weight: elements, scales and zero points.
 struct Piece {
   int64_t rows, cols;  // the shape of the scales
   size_t scales, zeros, end;

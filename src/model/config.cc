@@ -83,7 +83,8 @@ void read_sampling(const Fields& config, GenerationDefaults& out) {
     out.max_new_tokens = need_int(config, "max_new_tokens", 1, 1 << 30);
 }
 
-// Old folders have sampling in config.json; beside a generation_config.json that does not count.
+// Old folders have the parameters of sampling in config.json, which are ignored where there is a
+// generation_config.json.
 void read_folder_generation(const std::string& dir, const Fields& config, GenerationDefaults& out) {
   const std::string path = (fs::path(dir) / "generation_config.json").string();
   if (!fs::exists(path)) return read_sampling(config, out);
@@ -93,7 +94,7 @@ void read_folder_generation(const std::string& dir, const Fields& config, Genera
   read_sampling(defaults, out);
 }
 
-// Rows of q and k of some architectures are stored so that rope turns neighbouring dimensions.
+// Some architectures store the rows of q and k so that rope rotates neighbouring dimensions.
 void pair_neighbours(ModelSpec& spec, const Json& config) {
   if (config.value("rope_interleaved", false))
     for_each_gqa(spec, [](Gqa& m) { m.rope.interleaved = true; });

@@ -10,8 +10,8 @@
 
 namespace skiff::model {
 
-// From generation_config.json and config.json; where both have a key, the former counts. Keys that
-// neither has keep these defaults.
+// What generation_config.json and config.json recommend; where both have a key, the former counts.
+// Keys that neither has keep these defaults.
 struct GenerationDefaults {
   std::vector<int32_t> eos;  // any of these ends a reply; the ids of both files
   int32_t bos = -1;

@@ -47,14 +47,16 @@ void check_sizes(const std::string& folder, const ModelSpec& head, const ModelSp
           static_cast<int>(served.taps.size()));
 }
 
-// Whether the projection has a bias: some configurations do not say so.
+// Returns whether the projection has a bias. Where the configuration does not say so, its tensors
+// do.
 bool has_bias(const std::string& folder, const Fields& config) {
   if (config.has("bias") || !has_weight_files(folder)) return config.get<bool>("bias", false);
   const Checkpoint checkpoint(folder);
   return checkpoint.find(kBias) || checkpoint.find("model." + std::string(kBias));
 }
 
-// Where the configuration has a list of layers, which is null if nobody chose.
+// Returns the list of layers that the configuration has, or null if it has none: some writers put
+// null there.
 const Json* layer_ids(const Json& config) {
   for (const Json* at : {&config, config.contains(kOptions) ? &config[kOptions] : nullptr})
     if (at != nullptr && at->is_object() && at->contains(kLayerIds) && !(*at)[kLayerIds].is_null())

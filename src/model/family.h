@@ -29,7 +29,7 @@ struct Defaults {
 };
 // Reads what most families share; each family edits the result.
 ModelSpec llama_like(const Fields& config, const Defaults& defaults);
-// The part of it that is no attention: every layer's mixer is an empty Gqa.
+// Reads the part of it that is no attention: every layer's mixer is an empty Gqa.
 ModelSpec without_mixers(const Fields& config, const Defaults& defaults);
 // Returns a JSON integer within [min, max], or nothing.
 std::optional<int> int_in(const Json& value, int min, int max);

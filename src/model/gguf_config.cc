@@ -35,8 +35,8 @@ constexpr Architecture kArchitectures[] = {
     {"deepseek2", "DeepseekV2ForCausalLM", "DeepseekV2ForCausalLM", false, complete_deepseek2},
 };
 
-// What a file without a key means: nothing that config.json could say, a value, or that the file is
-// not complete. A null is the size that follows from others.
+// What the absence of a key means: that config.json would not have its keys either, a value, or
+// that the file is not complete. The value null stands for the size that follows from others.
 struct Unsaid {};
 struct Needed {};
 using Absent = std::variant<Unsaid, Json, Needed>;
@@ -149,7 +149,7 @@ void add_sizes(Json& config, const GgufKeys& file) {
   }
 }
 
-// Rope turns whole heads here.
+// Checks that rope rotates whole heads.
 void check_rope_width(const Json& config, const GgufKeys& file) {
   const char* key = "rope.dimension_count";
   const Json turned = file.find(key);

@@ -101,7 +101,7 @@ void complete_deepseek(Json& config, const GgufKeys& keys) {
 
 void complete_deepseek2(Json& config, const GgufKeys& keys) {
   add_head_sizes(config, keys);
-  // Layers behind the last, which predict further tokens, are not in these files.
+  // GGUF files of this architecture leave out the layers that predict further tokens (MTP).
   config["num_nextn_predict_layers"] = 0;
   if (config.value("num_experts", Json(0)) == Json(0))
     config["n_routed_experts"] = nullptr;

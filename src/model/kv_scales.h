@@ -32,7 +32,7 @@ struct KvScales {
 constexpr std::array<std::string_view, 2> kKvScaleFiles = {"cachekv_scales.json",
                                                            "cachekv_act_scales.json"};
 
-// Whether a tensor is such a scale, by its name.
+// Returns whether a tensor is such a scale, by its name.
 bool is_kv_scale(std::string_view name);
 
 // Returns the scales of all layers for a cache of `dtype`, kI8 or kF8E4M3; nothing where the
@@ -41,7 +41,7 @@ bool is_kv_scale(std::string_view name);
 std::optional<std::vector<KvScales>> read_kv_scales(const std::string& dir,
                                                     const ModelConfig& config, DType dtype);
 
-// Whether the scales say nothing: all are 1, as writers leave them that calibrated nothing.
+// Returns whether the scales say nothing: all are 1, as writers leave them that calibrated nothing.
 bool are_placeholders(const std::vector<KvScales>& scales);
 
 }  // namespace skiff::model

@@ -22,7 +22,7 @@ enum class LoadFormat {
 
 struct LoadOptions {
   Precision precision;  // weights are kept in `weights` or, outside of linear layers, in `act`
-  SchemeChoice schemes = {};  // what is quantized instead
+  SchemeChoice schemes = {};  // what is quantized while it is loaded
   LoadFormat format = LoadFormat::kAuto;
   uint64_t dummy_seed = 0;
   Progress progress;                     // bytes; may be empty

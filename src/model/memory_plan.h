@@ -61,7 +61,7 @@ struct MemoryPlan {
 // for one. Throws a LoadError with the table and the flags to change where that does not fit.
 MemoryPlan plan_memory(const ModelSpec& spec, const MemoryRequest& request);
 
-// Of a model, or of one of so many ranks.
+// Returns the number of parameters of a model, or of the part of one of `ranks` ranks.
 size_t parameter_count(const ModelSpec& spec, int ranks = 1);
 // Returns the mean bytes of a parameter of the linear layers, scales included, in plain packing.
 // Quantized weights of a checkpoint count as they are stored.

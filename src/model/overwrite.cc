@@ -46,7 +46,7 @@ void overwrite(const Buffer& to, Buffer from, Ops& ops) {
 }  // namespace
 
 Status check_same_form(const LoadedModel& to, const LoadedModel& from) {
-  // Slots find their places in weights that may be changed; nothing is changed here.
+  // Slot::place() takes weights that may be changed, but nothing is changed here.
   auto& here = const_cast<ModelWeights&>(to.weights);
   auto& there = const_cast<ModelWeights&>(from.weights);
   for (const Slot& slot : slots_of(to.spec)) {

@@ -71,9 +71,9 @@ Quantization read_bitsandbytes(const Fields& fields);
 Quantization read_fastdeploy(const Fields& fields);
 // Scales lie in files of the folder `dir`.
 Quantization read_paddlenlp(const Fields& fields, const std::string& dir);
-// Whether the object, which names no method, is FastDeploy's.
+// Returns whether the object, which names no method, is FastDeploy's.
 bool is_fastdeploy(const Fields& fields);
-// Whether it is PaddleNLP's.
+// Returns whether it is PaddleNLP's.
 bool is_paddlenlp(const Fields& fields);
 // The types of GGUF, which each tensor names itself.
 Quantization gguf_quantization(const std::string& path);

@@ -64,9 +64,9 @@ void for_each_part(const Source& source, int64_t first, int64_t rows, Work work)
 enum class Remarks : uint8_t { kLogged, kLeftOut };
 
 // One Source per slot, of the part that `cuts` say, one for each; without cuts, of the whole. That
-// of a tied head is empty. Weights that must become plain are widened to
-// `act`. Throws LoadError if a slot cannot be filled, a shape differs, a tensor is of no format in
-// `quantization`, or one is left over.
+// of a tied head is empty. Weights that must become plain are widened to `act`. Throws LoadError if
+// a slot cannot be filled, a shape differs, a tensor is of no format in `quantization`, or one is
+// left over.
 std::vector<Source> find_sources(const Checkpoint& checkpoint, std::span<const NameRule> rules,
                                  const Quantization& quantization, std::span<const Slot> slots,
                                  const ModelSpec& spec, DType act = DType::kF32,

@@ -27,10 +27,10 @@ class Staging {
 
   // [out, in] or [experts, out, in] (norms and vectors [out]), or a quantized weight in the format
   // that it is kept in, with its order of columns and the scales of its activations; kPlain. The
-  // bias is [out] f32 or empty. Slots must be taken in their order,
-  // each once, without tied heads. On a device the values are in place for the next operations of
-  // Ops. Valid until the next call. Throws a LoadError that names the weight where a value that is
-  // to be quantized, or one of a vector, is not finite.
+  // bias is [out] f32 or empty. Slots must be taken in their order, each once, without tied heads.
+  // On a device the values are in place for the next operations of Ops. Valid until the next call.
+  // Throws a LoadError that names the weight where a value that is to be quantized, or one of a
+  // vector, is not finite.
   Linear take(size_t slot);
 
  private:

@@ -10,7 +10,7 @@
 
 namespace skiff::model {
 
-// Whether there are files with weights, and not only configuration.
+// Returns whether there are files with weights, and not only configuration.
 bool has_weight_files(const std::string& dir);
 
 // Returns the form of each slot of config.spec, or of a rank's part of it; nothing where the
@@ -19,7 +19,7 @@ bool has_weight_files(const std::string& dir);
 std::vector<StoredForm> stored_forms(const std::string& dir, const ModelConfig& config,
                                      const RankOf& part = {});
 
-// Whether the checkpoint has shared experts in another format than the routed ones.
+// Returns whether the checkpoint has shared experts in another format than the routed ones.
 bool shared_experts_differ(const std::string& dir, const ModelConfig& config);
 
 }  // namespace skiff::model

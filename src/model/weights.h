@@ -20,14 +20,14 @@ struct Weights<Gqa> {
 
 template <>
 struct Weights<Mla> {
-  // From the input to its latent: with Mla::q_rank, the vector that queries are projections of,
-  // then in any case what the cache holds.
+  // Projects the input to its latents: with Mla::q_rank first that of the queries, then in any case
+  // what the cache holds.
   Linear latent;
   Norm q_norm;  // empty without Mla::q_rank
-  Linear q;     // projects that vector, or the input
+  Linear q;     // projects the latent of the queries, or else the input
   Norm kv_norm;
-  Linear absorb;  // a stack: a head's nope_dim elements of q to kv_rank
-  Linear value;   // a stack: a head's kv_rank elements to v_dim
+  Linear absorb;  // a stack that projects a head's nope_dim elements of q to kv_rank
+  Linear value;   // a stack that projects a head's kv_rank elements to v_dim
   Linear out;
 };
 

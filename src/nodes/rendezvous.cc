@@ -39,7 +39,7 @@ int milliseconds_to(Clock::time_point end) {
   return static_cast<int>(std::clamp<int64_t>(left, 0, kLongestPoll));
 }
 
-// From here on reads and writes wait.
+// Makes reads and writes of the socket wait from now on.
 peer::Fd blocking(peer::Fd fd) {
   fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) & ~O_NONBLOCK);
   return fd;

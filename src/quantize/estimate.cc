@@ -28,7 +28,7 @@ double measured_rate(Ops& ops) {
 
 struct Costs {
   double active = 0;   // weights that one token passes
-  double weights = 0;  // all
+  double weights = 0;  // all weights
   double scalar = 0;   // operations of the method's own loops
   double trials = 0;   // operations of products in searches
   double widest = 0;   // inputs of a token that are kept at a time

@@ -90,8 +90,8 @@ class Sampler {
   // history.size() - prompt_len. What the slot held before is forgotten.
   void open(const OpenSlot& slot);
 
-  // Whether a draw of these rows depends on tokens of a pending draw, which must then be finished
-  // first.
+  // Returns whether a draw of these rows depends on tokens of a pending draw, which must then be
+  // finished first.
   bool needs_pending(std::span<const DrawRow> rows) const;
 
   // Guesses are checked in one of two ways, both of which give the tokens that decoding without

@@ -12,15 +12,14 @@ class SlotState {
   explicit SlotState(const OpenSlot& slot);
   void accept(Token token);  // appends an output token
 
-  // Whether a rule of sample/rules.h that the host carries out, or the constraint, may depend on
-  // earlier tokens: then
-  // the host must know the token of each draw before the next.
+  // Returns whether a rule of sample/rules.h that the host carries out, or the constraint, may
+  // depend on earlier tokens: then the host must know the token of each draw before the next.
   bool looks_back() const;
   const SamplingParams& params() const { return params_; }  // without logit_bias
   const std::vector<Token>& stop_tokens() const { return stop_tokens_; }
   int output_count() const { return output_count_; }  // also the number of the next draw
-  // Whether prompt + output end with `tokens`, which must be fewer than the tokens of the longest
-  // bad word.
+  // Returns whether prompt + output end with `tokens`, which must be fewer than the tokens of the
+  // longest bad word.
   bool ends_with(std::span<const Token> tokens) const;
 
  private:

@@ -7,7 +7,8 @@ namespace {
 
 constexpr double kLearned = 1.0 / 6;  // what one draft changes of the estimate
 constexpr double kLeast = 0.02, kMost = 0.98;
-// By how much a draft must be worth more than its row: the estimate is one of a changing text.
+// The factor by which a draft must be worth more than its row costs, because acceptance changes
+// with the text.
 constexpr double kMargin = 1.1;
 
 }  // namespace

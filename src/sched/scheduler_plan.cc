@@ -15,7 +15,8 @@ StepPlan Scheduler::plan() {
   if (waits_for_drafts(step)) return {};
   reserve_ = std::max(limits_.policy.reserve_min, reserve_ - limits_.policy.reserve_decay);
   const uint64_t preemptions = counters_.preemptions;
-  // With an aim, long prompts get what the short ones, also those that start, leave of it.
+  // Where steps have an aim in time, long prompts get what short ones leave of it, those included
+  // that start in this step.
   const PromptKind first = has_aim_ ? PromptKind::kShort : PromptKind::kAny;
   const bool roomy = continue_decodes(step) && continue_prefills(step, first);
   const auto may_admit = [&] {  // a step that preempted a sequence admits none
@@ -54,7 +55,7 @@ Wanted Scheduler::wanted() const {
 }
 
 // Drafts follow a token, so they cannot be checked in a step that is planned before that token is
-// known. Where they promise more than planning ahead saves, no step is planned until it is.
+// known. Where they promise more than planning ahead saves, no step is planned until it is known.
 bool Scheduler::waits_for_drafts(const PlanBuilder& step) const {
   constexpr double kPlanningAhead = 0.1;  // the share of a step's time that planning ahead saves
   int decodes = 0;
@@ -88,8 +89,8 @@ bool Scheduler::held_back(const Sequence& s) const {
 bool Scheduler::continue_decodes(PlanBuilder& step) {
   for (auto it = running_.begin(); it != running_.end() && step.rows_left() > 0;) {
     Sequence& s = *it->second;
-    // Among many that have no drafts, a sequence that expects more of its own than the step that it
-    // misses sits that step out.
+    // Where most sequences have no drafts, the one whose drafts promise more than the token of a
+    // step that it misses sits that step out.
     const bool waits = step.worth_waiting(s) > 1;
     if (!s.wants_rows() || s.left() != 1 || waits || held_back(s)) {
       ++it;

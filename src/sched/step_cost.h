@@ -29,10 +29,11 @@ class StepCost {
   StepCost(std::vector<Point> points, Context context);
 
   bool known() const { return !points_.empty(); }
-  // These require known().
+  // Returns the seconds that a step takes. All functions from here on require known().
   double seconds(int rows) const;
   double seconds(const StepPlan& plan) const;
-  // What attention adds for `count` rows of one sequence behind `begin` positions.
+  // Returns the seconds that attention adds for `count` rows of one sequence behind `begin`
+  // positions.
   double attention(int begin, int count) const;
   // Returns the most rows that take no longer than that; 0 if one row does.
   int rows_within(double seconds) const;

@@ -17,9 +17,9 @@ float code_value(const void* data, DType dtype, int64_t index);
 // Stores the low bits of `bits` as element `index`, of four or eight bits.
 void store_code(void* data, DType dtype, int64_t index, unsigned bits);
 
-// Whether elements are integers of at most eight bits.
+// Returns whether elements are integers of at most eight bits.
 bool is_small_integer(DType dtype);
-// Whether elements are floats of 16 or 32 bits.
+// Returns whether elements are floats of 16 or 32 bits.
 bool is_wide_float(DType dtype);
 
 }  // namespace skiff

@@ -47,8 +47,9 @@ struct WeightFormat {
 inline int64_t num_blocks(int64_t size, int block) {
   return block == 0 ? 1 : (size + block - 1) / block;
 }
-// Whether a format has a meaning: plain float32 or bfloat16, or elements of at most eight bits with
-// scales of 16 or 32. Only integers have zero points, and none beside rounded activations.
+// Returns whether a format has a meaning: plain float32 or bfloat16, or elements of at most eight
+// bits with scales of 16 or 32. Only integers have zero points, and none beside rounded
+// activations.
 bool has_meaning(const WeightFormat& format);
 
 // Words for messages: "bfloat16", or "int8 with a float32 scale for each 1 x 128".

@@ -24,7 +24,7 @@ enum class QuantRule : uint8_t {
   kFloat8,
 };
 
-// Whether the rule makes weights of that format.
+// Returns whether the rule makes weights of that format.
 bool fits(QuantRule rule, const WeightFormat& format);
 
 // The scale of a block: what its elements are divided by, and what is stored.

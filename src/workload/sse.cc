@@ -28,7 +28,7 @@ bool carries_text(const Json& event) {
   return false;
 }
 
-// Whether a reply is complete with this event.
+// Returns whether a reply is complete with this event.
 bool finishes(const Json& event) {
   const auto choices = event.find("choices");
   if (choices == event.end() || !choices->is_array()) return false;

@@ -32,7 +32,7 @@ __device__ __forceinline__ uint4 sendable(uint4 w) {
   return {sendable<T>(w.x), sendable<T>(w.y), sendable<T>(w.z), sendable<T>(w.w)};
 }
 
-// Whether all elements are there.
+// Returns whether all elements are there.
 template <class T>
 __device__ __forceinline__ bool is_there(uint32_t word) {
   if constexpr (sizeof(T) == 2) return __vcmpeq2(word, kEmpty) == 0;

@@ -4,10 +4,10 @@
 // to the mailboxes of the others and reads what they have sent from its own, so nobody reads over
 // the link. There are no flags: a mailbox that has been read holds kEmpty in every place, senders
 // never send that pattern, and a receiver polls each element until it is another one (the "Lamport"
-// protocol of TensorRT-LLM and FlashInfer). Three generations of
-// slots take turns. A collective reads one of them and empties that of the collective before; the
-// third is empty already, for a rank that is one collective ahead. None can be two ahead, because a
-// collective ends only when all ranks have sent.
+// protocol of TensorRT-LLM and FlashInfer). Three generations of slots take turns. A collective
+// reads one of them and empties that of the collective before; the third is empty already, for a
+// rank that is one collective ahead. None can be two ahead, because a collective ends only when all
+// ranks have sent.
 #pragma once
 #include <cuda_runtime.h>
 

@@ -17,8 +17,8 @@ size_t value_size(const std::vector<const OrderedJson*>& values);
 // The exact value of a number. One beyond 2^53 that is a double is spelled with fewer digits than
 // it has.
 Decimal exact_number(const OrderedJson& number);
-// Whether a number is a whole double beyond 64 bits. It may have been written as an integer that
-// lies beside it, as parsers of JSON keep such integers in doubles.
+// Returns whether a number is a whole double beyond 64 bits. It may have been written as an integer
+// that lies beside it, as parsers of JSON keep such integers in doubles.
 bool is_beyond_integers(const OrderedJson& number);
 
 }  // namespace skiff::grammar

@@ -70,7 +70,7 @@ class SchemaLowering {
   bool number_fits(const OrderedJson& value, const Shape& shape, Reading reading);
   bool string_fits(const std::string& text, const Shape& shape, Reading reading);
   bool object_fits(const OrderedJson& value, const Shape& shape, Reading reading);
-  // Whether no value fits the shape by the greatest reading.
+  // Returns whether no value fits the shape by the greatest reading.
   bool is_empty(const Shape& shape, int depth);
 
   ExprSet& exprs() { return syntax_.exprs(); }

@@ -33,8 +33,9 @@ YarnScaling read_yarn(const Fields& rope, int max_context) {
   return yarn;
 }
 
-// Cosines and sines are scaled by the ratio of two growths, scores by the second one's square:
-// where mscale_all_dim is absent or 0, as transformers reads it, cosines grow and scores do not.
+// Reads YaRN with its two factors of magnitude, those of mscale and of mscale_all_dim. Cosines and
+// sines are multiplied by their ratio, scores by the square of the second. Where mscale_all_dim is
+// absent or 0, as transformers reads it, cosines and sines are multiplied and scores are not.
 ScaledRope read_scaled_rope(const Fields& config, int max_context) {
   const Fields fields = rope_fields(config);
   ScaledRope out;

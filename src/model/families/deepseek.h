@@ -14,8 +14,7 @@ void place_experts(ModelSpec& spec, const Fields& config, const Moe& moe, int fi
 
 // Reads the sizes of the experts. A checkpoint stores all shared experts as one wide block, which
 // equals the sum of n_shared_experts of the routed width. The router has its numbers of experts and
-// nothing else. Nothing where "n_routed_experts" is
-// null: all layers are dense.
+// nothing else. Nothing where "n_routed_experts" is null: all layers are dense.
 std::optional<Moe> read_experts(const Fields& config);
 
 // Reads n_group and topk_group, which must leave enough experts for a token.

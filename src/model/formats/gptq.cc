@@ -27,7 +27,8 @@ unsigned stored_zero(const StoredModule& m, int64_t group, int64_t out) {
 
 int middle(const StoredFormat& f) { return 1 << (f.bits - 1); }
 
-// Every zero point must be in the middle, less one or as it is, and all in the same way.
+// Checks that the zero points are all the middle of the range or, as version 1 stores them, all one
+// less.
 void check_middle(const StoredModule& m) {
   const unsigned first = stored_zero(m, 0, 0), mid = static_cast<unsigned>(middle(*m.format));
   for (int64_t g = 0; g < m.of(Role::kZero)->entry->shape[0]; ++g)
@@ -134,7 +135,8 @@ StoredFormat format_of(const WordLayout& layout, bool symmetric, int zero_offset
   return f;
 }
 
-// Whether the writer is GPTQModel 0.9.0 or later, whose zero points of version 1 never wrap.
+// Returns whether the writer is GPTQModel 0.9.0 or later, whose zero points of version 1 never
+// wrap.
 bool careful_writer(const Fields& fields) {
   const Json& meta = fields.child("meta").json();
   const auto found = meta.find("quantizer");

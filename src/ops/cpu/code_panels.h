@@ -44,7 +44,7 @@ struct CodeShape {
   int64_t panel_words() const { return line(groups()) * kPanel; }
   int64_t code_bytes() const { return experts * panels() * panel_words() * 4; }
 
-  // Whether both factors are integers, whose products are added up exactly.
+  // Returns whether both factors are integers, whose products are added up exactly.
   bool integers() const;
   int offset() const;  // what is added to codes
 

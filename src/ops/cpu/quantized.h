@@ -38,8 +38,8 @@ int64_t spread_begin(const CodeShape& shape, int64_t group, int64_t step);
 // The scales of one row of activations.
 int64_t input_groups(const CodeShape& shape);
 
-// Whether blocks of the weight and groups of the activations nest, so that each sum has one scale
-// of both.
+// Returns whether blocks of the weight and groups of the activations nest, so that each sum has one
+// scale of both.
 bool nests(const WeightFormat& format);
 
 }  // namespace skiff::cpu

@@ -99,8 +99,8 @@ SmallCopy small_copy(const Tensor& to, const Tensor& from) {
           .from_pitch = static_cast<int64_t>(pitch(from))};
 }
 
-// Whether a kernel may write x to `out` directly. Sampled tokens go to the host that way; larger
-// tensors are copied.
+// Returns whether a kernel may write x to `out` directly. Sampled tokens go to the host that way;
+// larger tensors are copied.
 bool is_small_and_pinned(const Tensor& out, const Tensor& x) {
   constexpr size_t kSmall = 16384;
   if (out.device != Device{} || x.device == Device{} || bytes(x.dtype) % 4 != 0 ||

@@ -13,7 +13,7 @@
 
 namespace skiff::cuda {
 
-// Whether two tensors share memory, counting the gaps between rows.
+// Returns whether two tensors share memory, counting the gaps between rows.
 inline bool overlap(const Tensor& a, const Tensor& b) {
   const auto end = [](const Tensor& t) {
     const int64_t elements = t.rows() == 0 ? 0 : (t.rows() - 1) * t.row_stride + t.cols();
@@ -28,7 +28,7 @@ class LastProduct {
   void remember(const Tensor& out, const Tensor& x) { out_ = out, x_ = x; }
   void forget() { out_ = {}; }
 
-  // Whether an operation with these operands may begin while the product runs.
+  // Returns whether an operation with these operands may begin while the product runs.
   bool allows(std::initializer_list<Tensor> reads, std::initializer_list<Tensor> writes) const {
     if (!out_) return false;
     for (const Tensor& t : reads)

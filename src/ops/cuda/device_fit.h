@@ -20,12 +20,13 @@ struct DeviceFacts {
 // can. `architectures`: the ones that the kernels were compiled for, as CMake names them.
 std::string refusal(const DeviceFacts& device, std::string_view architectures);
 
-// Whether the kernels that need wgmma, TMA and most of Hopper's shared memory (attention, streamed
-// GEMMs, one_row) run on the device; other devices run the portable kernels.
+// Returns whether the kernels that need wgmma, TMA and most of Hopper's shared memory (attention,
+// streamed GEMMs, one_row) run on the device; other devices run the portable kernels.
 bool runs_hopper_kernels(const DeviceFacts& device);
 
-// Whether operations on one row may be fused into one kernel. Its blocks wait for each other, so it
-// needs all multiprocessors at once: under MPS another process's kernel may occupy some of them.
+// Returns whether operations on one row may be fused into one kernel. Its blocks wait for each
+// other, so it needs all multiprocessors at once: under MPS another process's kernel may occupy
+// some of them.
 bool may_gather(const DeviceFacts& device);
 
 }  // namespace skiff::cuda

@@ -20,14 +20,14 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   cudaStream_t get() const { return stream_; }
-  // As Ops::mark and Ops::wait say. Events are reused: waiting for an old mark waits for a newer
-  // one.
+  // Both do what Ops::mark and Ops::wait say. Events are reused: waiting for an old mark waits for
+  // a newer one.
   uint64_t mark();
   void wait(uint64_t mark);
-  // As Ops::stamp and Ops::seconds_between say.
+  // Both do what Ops::stamp and Ops::seconds_between say.
   uint64_t stamp();
   double seconds_between(uint64_t from, uint64_t to) const;
-  // As Ops::replay says. The first call runs the work without capture, so that one-time work
+  // Does what Ops::replay says. The first call runs the work without capture, so that one-time work
   // (loading kernels, choosing algorithms, filling tables) is done; the second call captures a
   // graph.
   void replay(const ReplayKey& key, const std::function<void()>& work);

@@ -12,8 +12,8 @@ namespace skiff::grpc {
 // The name of the one model of PaddleNLP's server, which its clients ask for.
 constexpr std::string_view kPaddleModel = "model";
 
-// Why there is no model of this name and version; nothing if there is: `kPaddleModel` and the names
-// that the server has over HTTP.
+// Returns why there is no model of this name and version; nothing if there is one. The names are
+// `kPaddleModel` and those that the server has over HTTP.
 std::optional<std::string> refuse_model(const service::ProtocolContext& protocol,
                                         const ModelName& model);
 

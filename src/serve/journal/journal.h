@@ -27,15 +27,16 @@ class Journal : public service::RequestObserver {
   explicit Journal(const JournalConfig& config);
   ~Journal() override;  // calls stop()
 
-  // The edge: a request has come to a handler, and its reply is complete or given up.
+  // Called by the edge when a request has come to a handler, and when its reply is complete or
+  // given up.
   void arrived(const http::HttpRequest& request);
   void replied(const http::HttpRecord& record);
-  // The service. Requests that did not come by HTTP have an entry, too.
+  // Called by the service. Requests that did not come by HTTP have an entry, too.
   void started(const service::RequestTag& tag) override;
   void ended(service::RequestSummary summary) override;
   Counts counts() const override;
 
-  // The log's file is opened again, which may have been renamed.
+  // Opens the log's file again, which may have been renamed.
   void reopen();
   // Writes what waits, for at most some seconds. Idempotent.
   void stop();

@@ -14,7 +14,8 @@ enum class Endpoint { kChat, kGenerate };
 // Error::field names a field of `body`.
 Result<OrderedJson> to_chat(const OrderedJson& body, Endpoint endpoint);
 
-// Whether the request only asks for the model to be loaded: no messages, or an empty prompt.
+// Returns whether the request only asks for the model to be loaded: no messages, or an empty
+// prompt.
 bool only_loads(const OrderedJson& body, Endpoint endpoint);
 
 // A name as Ollama's clients write it, without the tag that they add: "demo:latest" is "demo".

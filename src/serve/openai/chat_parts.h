@@ -18,12 +18,12 @@ class ChatParts {
   ChatParts(const OpenAiCall& call, const service::ProtocolConfig& config)
       : call_(call), config_(config) {}
 
-  // The members of the deltas for these events, one text for each delta: reasoning, content, the
-  // head of a call, and pieces of its arguments.
+  // Returns the members of the deltas for these events, one text for each delta: reasoning,
+  // content, the head of a call, and pieces of its arguments.
   std::vector<std::string> deltas(const answer::AnswerEvents& events);
   // Writes the members of a whole message. A broken call is no call: its text is content.
   void write_message(const answer::AnswerEvents& events, JsonWriter& json);
-  // Whether the events so far have a call that is not broken.
+  // Returns whether the events so far have a call that is not broken.
   bool has_calls() const { return calls_ > 0; }
 
  private:

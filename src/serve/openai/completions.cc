@@ -46,7 +46,7 @@ class CompletionWriter : public ChoiceWriter {
            !call_.discard_output && !wants_logprobs();
   }
 
-  // Whether the piece has nothing for the client, so that no event is due.
+  // Returns whether the piece has nothing for the client, so that no event is due.
   bool is_empty(const service::Reply& reply, bool first) const {
     const bool text = (first && call_.echo && !prompt_.echo.empty()) ||
                       (!call_.discard_output && !reply.text.empty());

@@ -139,7 +139,7 @@ MaybeProblem read_pattern(const OrderedJson& value, std::string& out) {
   return std::nullopt;
 }
 
-// Whether JSON is a part of the form, or may be.
+// Returns whether JSON is a part of the form, or may be.
 bool has_json(ConstraintKind kind) {
   using enum ConstraintKind;
   return kind == kJsonObject || kind == kJsonSchema || kind == kStructuralTag;

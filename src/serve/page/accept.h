@@ -5,11 +5,11 @@
 
 namespace skiff::page {
 
-// Whether a list like "text/html, */*;q=0.8" has `name` itself, in any case of letters, with a
-// weight above 0. Wildcards do not count: "*/*" is what clients send that want no page.
+// Returns whether a list like "text/html, */*;q=0.8" has `name` itself, in any case of letters,
+// with a weight above 0. Wildcards do not count: "*/*" is what clients send that want no page.
 bool accepts_named(std::string_view list, std::string_view name);
 
-// Whether If-None-Match is "*" or lists `etag`, weak or strong. `etag` includes its quotes.
+// Returns whether If-None-Match is "*" or lists `etag`, weak or strong. `etag` includes its quotes.
 bool lists_etag(std::string_view list, std::string_view etag);
 
 }  // namespace skiff::page

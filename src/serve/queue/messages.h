@@ -38,7 +38,7 @@ struct Piece {
   std::string bytes;        // of the body, at most kMaxPiece
 };
 
-// What else an inbox may hold.
+// A message about a request that holds nothing of its answer.
 struct Note {
   enum class Kind : char {
     kRing = 'R',   // a request waits; `lease` is empty

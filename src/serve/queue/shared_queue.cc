@@ -139,7 +139,8 @@ int SharedQueue::Impl::room() const {
   return capacity.serves && !draining ? capacity.room - starting : 0;
 }
 
-// Whether a request that comes in now is put into the store. Those that wait there come first.
+// Returns whether a request that comes in now is put into the store. Those that wait there come
+// first.
 bool SharedQueue::Impl::wants() const {
   if (!up || draining) return false;
   const Capacity capacity = hooks.capacity();

@@ -6,7 +6,8 @@
 namespace skiff::responses {
 namespace {
 
-// What a request says has become the messages of a chat, and errors name those.
+// Names the field of the request that an error is about: checks of the chat completion, which the
+// request became, name its messages.
 http::ApiError named(http::ApiError error) {
   if (error.param == "messages") error.param = "input";
   return error;

@@ -19,10 +19,10 @@ namespace skiff::service {
 class AbortNames {
  public:
   explicit AbortNames(const std::vector<std::string>& names);
-  // Whether `id` itself was named. Takes note of it for has_child().
+  // Returns whether `id` itself was named. Takes note of it for has_child().
   bool has(std::string_view id);
-  // Whether one of the n sequences of the request `id` was named. To be asked after has() was asked
-  // of all requests.
+  // Returns whether one of the n sequences of the request `id` was named. To be asked after has()
+  // was asked of all requests.
   bool has_child(std::string_view id, int n) const;
 
  private:

@@ -25,8 +25,8 @@ class AdmissionLedger {
   explicit AdmissionLedger(const AdmissionLimits& limits) : limits_(limits) {}
 
   const AdmissionLimits& limits() const { return limits_; }
-  // Whether a request with `tokens` prompt tokens may join those that wait. The first one always
-  // may, even beyond the bound, so that no size is always refused.
+  // Returns whether a request with `tokens` prompt tokens may join those that wait. The first one
+  // always may, even beyond the bound, so that no size is always refused.
   bool has_room(int64_t tokens) const {
     return limits_.waiting_tokens == 0 || waiting_tokens_ == 0 ||
            waiting_tokens_ + tokens <= limits_.waiting_tokens;

@@ -20,7 +20,7 @@ struct PooledModel {
   std::vector<int> dimensions;  // those that it may ask for; empty: any
   std::vector<std::string> labels;  // names of classes; may be empty
   bool judges_pairs = false;        // pairs of texts get the prompt of Qwen3-Reranker
-  // Whether it gives one number for a pair of texts: any embedding does, by its cosine.
+  // Returns whether it gives one number for a pair of texts: any embedding does, by its cosine.
   bool scores_pairs() const;
 };
 

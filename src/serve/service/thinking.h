@@ -16,8 +16,8 @@ void set_thinking(OrderedJson& kwargs, std::optional<bool> wanted);
 
 // What the variables say; nothing if they say nothing.
 std::optional<bool> thinking_of(const OrderedJson& kwargs);
-// Whether prompts of this template ask for no reasoning where nobody has said anything: they are
-// then those of a request that switches thinking off.
+// Returns whether prompts of this template ask for no reasoning where nobody has said anything:
+// they are then those of a request that switches thinking off.
 bool is_thinking_off_by_default(const text::ChatTemplate& chat_template);
 
 // The value of OpenAI's reasoning effort: "none" switches thinking off, the other levels on.

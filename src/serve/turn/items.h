@@ -38,7 +38,7 @@ inline std::string type_of(const OrderedJson& item) {
   return type && type->is_string() ? type->get<std::string>() : std::string();
 }
 
-// Whether a text, or one of a list of parts, has more than blanks.
+// Returns whether a text, or one of a list of parts, has more than blanks.
 inline bool has_words(const OrderedJson* content) {
   if (!content) return false;
   if (content->is_string())

@@ -30,9 +30,9 @@ class AnswerParser : private CallSink {
   // The ids of calls follow from `seed`.
   AnswerParser(std::shared_ptr<const AnswerOptions> options, uint64_t seed);
 
-  // The text of the next token; empty if it has none yet.
+  // Takes the text of the next token, which is empty if it has none yet.
   void push(std::string_view text, AnswerEvents& events);
-  // Text that is no further token of the model's: what was withheld of one, or was put in.
+  // Takes text that is no further token of the model's: what was withheld of one, or was put in.
   void append(std::string_view text, AnswerEvents& events);
   // The answer ends. If `whole`, the model has ended it: an unfinished call is broken. Otherwise it
   // was cut off, and the call stays as far as it is.

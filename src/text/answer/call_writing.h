@@ -44,7 +44,7 @@ struct CallRules {
 Result<OrderedJson> call_tag(const CallFormat& format, const CallWriting& writing,
                              const OrderedJson& tools, const CallRules& rules);
 
-// Whether a tool asks that its arguments follow its schema.
+// Returns whether a tool asks that its arguments follow its schema.
 bool is_strict(const OrderedJson& tool);
 
 }  // namespace skiff::answer

@@ -15,7 +15,7 @@ Member member_of(std::string_view key) {
   return Member::kOther;
 }
 
-// The value of a JSON string in its quotes.
+// Returns the value of a JSON string, which is given with its quotes.
 std::string unquoted(const std::string& text) {
   const auto value = parse_json("[" + text + "]");
   return value ? value->front().get<std::string>() : std::string();

@@ -65,7 +65,8 @@ class JsonScanner {
   std::vector<char> open_;    // closing brackets that must still come
 };
 
-// Whether the text is one JSON value of any type, by the scanner's rules, without blanks around it.
+// Returns whether the text is one JSON value of any type, by the scanner's rules, without blanks
+// around it.
 bool is_json_value(std::string_view text);
 
 }  // namespace skiff::answer

@@ -17,7 +17,7 @@ class ToolTypes {
   explicit ToolTypes(const OrderedJson& tools);
   // All types where no schema says.
   JsonTypes find(const std::string& function, const std::string& argument) const;
-  // Whether there is such a function, and whether its schema names such an argument.
+  // Returns whether there is such a function, and whether its schema names such an argument.
   bool has(const std::string& function) const { return functions_.contains(function); }
   bool has(const std::string& function, const std::string& argument) const;
 

@@ -22,7 +22,7 @@ struct HistoryForm {
 HistoryForm find_history_form(const jinja::Template& chosen, const OrderedJson& special,
                               const jinja::Clock& clock);
 
-// Whether a message has tool calls.
+// Returns whether a message has tool calls.
 bool has_calls(const OrderedJson& messages);
 
 // The messages in that form, at the expense of the rendering's budget; nothing if they can stay as

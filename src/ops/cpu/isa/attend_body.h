@@ -26,7 +26,7 @@ void scale_elements(float* out, const uint8_t* elements, float scale, int n) {
   store_n(out + i, round_bf16(Read(rest) * set1(scale)), n - i);
 }
 
-// As dequantize(), of a row of kLatent.
+// Does what dequantize() does, for a row of kLatent.
 void dequantize_latent(float* out, const KvRows& rows, const uint8_t* row, int begin, int n) {
   const int end = begin + n < rows.v_dim ? begin + n : rows.v_dim;
   int at = begin;
@@ -43,8 +43,8 @@ void dequantize_latent(float* out, const KvRows& rows, const uint8_t* row, int b
   bf16_to_f32(out + at - begin, rope + at - rows.v_dim, begin + n - at);
 }
 
-// Values [begin, begin + n) of a quantized row as floats, n <= kChunk; `begin` is a multiple of
-// kChunk.
+// Writes values [begin, begin + n) of a quantized row to `out` as floats. n <= kChunk; `begin` is a
+// multiple of kChunk.
 void dequantize(float* out, const KvRows& rows, const void* row, const uint16_t* scales, int begin,
                 int n) {
   const auto* elements = static_cast<const uint8_t*>(row);
@@ -70,7 +70,7 @@ void dequantize(float* out, const KvRows& rows, const void* row, const uint16_t*
 
 inline bool is_quantized(KvElement e) { return e != KvElement::kF32 && e != KvElement::kBf16; }
 
-// load_keys() of a quantized cache.
+// Does what load_keys() does, for a quantized cache.
 void load_quantized_keys(float* kt, const KvRows& rows, int j) {
   float values[kW][kChunk];
   const uint32_t* src[kW];

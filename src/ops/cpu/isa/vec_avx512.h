@@ -83,8 +83,8 @@ inline F round_bf16(F v) {
       _mm512_and_si512(up, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
 }
 
-// Fields of 32-bit words as floats: of what remains of a word after a shift to the left, the upper
-// bits, as a signed or an unsigned integer.
+// Both read a bit field of each 32-bit word as a float: the word is shifted to the left and then to
+// the right, so that the field remains as a signed or an unsigned integer, which is converted.
 inline F signed_field(const uint32_t* p, int left, int right) {
   const __m512i u = _mm512_slli_epi32(_mm512_loadu_si512(p), static_cast<unsigned>(left));
   return _mm512_cvtepi32_ps(_mm512_srai_epi32(u, static_cast<unsigned>(right)));
@@ -93,15 +93,15 @@ inline F unsigned_field(const uint32_t* p, int left, int right) {
   const __m512i u = _mm512_slli_epi32(_mm512_loadu_si512(p), static_cast<unsigned>(left));
   return _mm512_cvtepi32_ps(_mm512_srli_epi32(u, static_cast<unsigned>(right)));
 }
-// The upper 8 bits as e4m3: with its bits in a float's places, a value is 2^-120 of what it should
-// be, also where it is subnormal. It must be a number.
+// Reads the upper 8 bits of each shifted word as e4m3. With its bits in a float's places, a value
+// is 2^-120 of what it should be, also where it is subnormal. It must not be NaN.
 inline F e4m3_field(const uint32_t* p, int left) {
   const __m512i u = _mm512_slli_epi32(_mm512_loadu_si512(p), static_cast<unsigned>(left));
   const __m512i size = _mm512_and_si512(_mm512_srli_epi32(u, 4), _mm512_set1_epi32(0x07f00000));
   const __m512i sign = _mm512_and_si512(u, _mm512_set1_epi32(static_cast<int>(0x80000000u)));
   return _mm512_mul_ps(_mm512_castsi512_ps(_mm512_or_si512(size, sign)), set1(0x1p120f));
 }
-// The upper 4 bits as e2m1.
+// Reads the upper 4 bits of each shifted word as e2m1.
 inline F e2m1_field(const uint32_t* p, int left) {
   const __m512i u = _mm512_slli_epi32(_mm512_loadu_si512(p), static_cast<unsigned>(left));
   const F values =

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kW = 4;             // floats in a vector
 constexpr int kTileRows = 4;      // rows of a register tile, f32 weights
-constexpr int kTileRowsBf16 = 3;  // the same for bf16 weights
+constexpr int kTileRowsBf16 = 3;  // rows of a register tile, bf16 weights
 constexpr int kTileVecs = 2;      // vectors of columns in a register tile
 using F = float __attribute__((vector_size(16)));
 using I = int32_t __attribute__((vector_size(16)));

@@ -11,8 +11,8 @@ CacheArgs cache_of(const KvLayer& kv);  // CHECKs the dtypes
 
 constexpr int kMaxHeadDim = 256;
 
-// Whether activations are bf16; CHECKs that they are that or f32, and that head_dim is one that
-// the kernels take.
+// Returns whether activations are bf16; CHECKs that they are that or f32, and that head_dim is one
+// that the kernels take.
 bool is_bf16(const Tensor& activations);
 void check_head_dim(const Gqa& spec);
 

@@ -66,7 +66,7 @@ bool has_aligned_scales(const CacheArgs& c) {
          (is_aligned(c.k_scale, 2 * c.k_scale_page) && is_aligned(c.v_scale, 2 * c.v_scale_page));
 }
 
-// Whether the kernels that read the cache by TMA take the shapes.
+// Returns whether the kernels that read the cache by TMA take the shapes.
 bool has_fast_kernels(const AttendArgs& a) {
   const bool aligned = is_aligned(a.q, 2 * a.q_stride) && is_aligned(a.out, 2 * a.out_stride);
   const int page = a.cache.page_size;

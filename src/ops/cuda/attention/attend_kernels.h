@@ -50,7 +50,7 @@ size_t decode_part_bytes(int head_dim);         // at most as many as for 256
 int decode_blocks_per_processor(int head_dim);  // at most as many as for 64
 void start_decode(const DecodeArgs& args, const CUtensorMap& k, const CUtensorMap& v,
                   cudaStream_t stream);
-// start_decode() of a quantized cache.
+// Does what start_decode() does, for a quantized cache.
 void start_quantized_decode(const DecodeArgs& args, const CUtensorMap& k, const CUtensorMap& v,
                             cudaStream_t stream);
 
@@ -66,7 +66,7 @@ struct PrefillArgs {
 };
 void start_prefill(const PrefillArgs& args, const CUtensorMap& k, const CUtensorMap& v,
                    cudaStream_t stream);
-// start_prefill() of a quantized cache, which needs no maps.
+// Does what start_prefill() does, for a quantized cache, which needs no maps.
 void start_quantized_prefill(const PrefillArgs& args, cudaStream_t stream);
 
 }  // namespace skiff::cuda

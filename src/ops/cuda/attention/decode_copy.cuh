@@ -23,8 +23,8 @@ __device__ void prefetch_queries(const DecodeArgs& d, const Run& run) {
   }
 }
 
-// Whether positions [0, end) of a share's sequence were stored by earlier steps. Without pieces
-// this step adds at most as many positions as all shares of the sequence have rows.
+// Returns whether positions [0, end) of a share's sequence were stored by earlier steps. Without
+// pieces this step adds at most as many positions as all shares of the sequence have rows.
 template <bool kPieces>
 __device__ bool is_old(const DecodeShare& s, int end) {
   return end <= (kPieces ? s.stored : s.kv_len - kPackedRows * kMaxShares);

@@ -34,7 +34,7 @@ __device__ __forceinline__ void load_words(uint32_t (&to)[kBytes / 4], const uin
   }
 }
 
-// What a lane takes of a position's keys: kPieces pieces of kPieceBytes in each panel.
+// The sizes of what a lane reads of a position's keys: kPieces pieces of kPieceBytes in each panel.
 template <class S>
 struct KeyPieces {
   static constexpr int kLaneBytes = S::kPanelBytes / 4;
@@ -42,7 +42,7 @@ struct KeyPieces {
   static constexpr int kPieces = kLaneBytes / kPieceBytes;
   static constexpr int kWords = kPieceBytes / 4;
   static constexpr int kWordElements = 32 / kElementBits<S::kElement>;
-  static constexpr int kSteps = kWordElements / 4;  // products of 16 elements that take a word
+  static constexpr int kSteps = kWordElements / 4;  // mma steps that use one word of each lane
 };
 
 // Calls f(panel, byte in the panel, first element, first product) for each piece of this lane.

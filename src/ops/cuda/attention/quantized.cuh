@@ -14,7 +14,7 @@ __device__ __forceinline__ float bf16_value(uint16_t bits) {
   return __uint_as_float(static_cast<uint32_t>(bits) << 16);
 }
 
-// Element `d` of the head at `elements`, whose scales begin at `scales`.
+// Returns the value of element `d` of the head at `elements`, whose scales begin at `scales`.
 template <KvElement kElement>
 __device__ __forceinline__ float value_at(const uint8_t* elements, const uint16_t* scales, int d) {
   float element, scale;
@@ -54,8 +54,8 @@ struct PairScale {
   uint32_t scale, zero;
 };
 
-// From the scales of the pair's two positions, as they lie in memory: bf16, or in kU4 a scale and a
-// zero point.
+// Makes the scales of a pair from those of its two positions as they lie in memory: a bf16 number
+// each, or in kU4 a scale and a zero point.
 template <KvElement kElement>
 __device__ __forceinline__ PairScale pair_scale(uint32_t first, uint32_t second) {
   const uint32_t scale = __byte_perm(first, second, 0x5410);

@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kThreads)
   constexpr bool kQuantized = requires { cache.k_scale; };
   constexpr int kHeld = kPairs == 1 ? kMaxHead / 2 / 32 : 1;
   __shared__ float cosine[kMaxHead / 2], sine[kMaxHead / 2], q_norm[kMaxHead], k_norm[kMaxHead];
-  // The head that each group of lanes quantizes.
+  // The values of the head that each group of lanes quantizes.
   __shared__ float spreads[kQuantized ? kThreads * kStripe : 1];
   const int tid = static_cast<int>(threadIdx.x), row = static_cast<int>(blockIdx.x);
   const int lane = tid % lanes, group = tid / lanes, groups = kThreads / lanes;

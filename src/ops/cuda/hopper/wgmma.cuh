@@ -18,7 +18,7 @@ __device__ __forceinline__ uint64_t wgmma_operand(uint32_t shared_address, uint3
   return (shared_address & 0x3ffff) >> 4 | static_cast<uint64_t>(step >> 4) << 16 | kAtom << 32 |
          kSwizzle128 << 62;
 }
-// The operand 16 elements further along the rows.
+// Added to an operand, it gives the operand 16 elements further along the rows.
 constexpr uint64_t kWgmmaStep = 32 >> 4;
 
 // Registers written before this may be operands of wgmmas after it.

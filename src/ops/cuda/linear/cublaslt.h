@@ -29,7 +29,7 @@ class CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  // Whether cuBLASLt takes these operands: bf16, w plain, rows aligned to 16 bytes.
+  // Returns whether cuBLASLt takes these operands: bf16, w plain, rows aligned to 16 bytes.
   static bool takes(const Tensor& out, const Tensor& x, const Linear& w);
 
   // `workspace`: kWorkspaceBytes on the device that nothing else uses meanwhile. Returns false,

@@ -53,7 +53,7 @@ bool DenseProducts::streams(const Tensor& x, const Linear& w, bool gated) const 
   return faster && streamed_.takes(x, w, gated);
 }
 
-// Whether one of our kernels takes the GEMM before cuBLASLt is asked.
+// Returns whether one of our kernels takes the GEMM before cuBLASLt is asked.
 bool DenseProducts::is_ours(const Tensor& x, const Linear& w) const {
   if (one_order_) return !is_chained(w);
   return small_product_takes(x, w) || streams(x, w, false) || resident_.takes(x, w);
@@ -107,8 +107,9 @@ int64_t DenseProducts::rows_at_once(const Tensor& x, const Linear& w) const {
   return met_rows_that_fit(as, streamed_.inputs().bytes, x.cols());
 }
 
-// Whether the library multiplies so many rows by a block-scaled e4m3 weight. It takes a multiple of
-// UnpackedProducts::kRowStep rows; from kManyRows on it is worth a call of ours for what remains.
+// Returns whether the library multiplies so many rows by a block-scaled e4m3 weight. It takes a
+// multiple of UnpackedProducts::kRowStep rows; from kManyRows on it is worth a call of ours for
+// what remains.
 bool DenseProducts::leaves_to_library(const Linear& w, int64_t rows) const {
   constexpr int64_t kManyRows = 256;
   if (one_order_ || w.bias || !streamed_.runs()) return false;

@@ -9,8 +9,10 @@
 namespace skiff::cuda {
 
 struct DenseOptions {
-  bool portable = false;   // without streamed()
-  bool one_order = false;  // no result depends on the number of rows, bit for bit; no cuBLASLt
+  bool portable = false;  // without streamed()
+  // No result depends on the number of rows, bit for bit: of cuBLASLt only algorithms are used that
+  // add in the same order as StreamedProducts::product_in_one_chain().
+  bool one_order = false;
   // The rows from which cuBLASLt multiplies block-scaled e4m3 weights: packed ones, which it costs
   // time to unpack, and those that lie row by row. Without one_order.
   int64_t unpacks_from = 512, library_from = 96;

@@ -13,9 +13,9 @@ namespace skiff::cuda {
 // Throws DeviceError unless a call of cuBLASLt succeeded.
 void check_lt(cublasStatus_t status, const char* doing);
 
-// Whether a sum over the inner dimension is computed from its beginning to its end, 16 elements at
-// a time, as the tensor cores of Hopper add them: bit for bit what StreamedProducts computes in
-// whole tiles. The op suite shows it for algorithms of which this is true.
+// Returns whether a sum over the inner dimension is computed from its beginning to its end, 16
+// elements at a time, as the tensor cores of Hopper add them: bit for bit what StreamedProducts
+// computes in whole tiles. The op suite shows it for algorithms of which this is true.
 bool adds_in_one_order(const cublasLtMatmulAlgo_t& algorithm);
 
 // The scales of an e4m3 GEMM: of 128 x 128 weights, [features / 128][in / 128, rounded up to a
@@ -29,7 +29,7 @@ struct BlockScales {
 class LtGemm {
  public:
   static constexpr size_t kWorkspaceBytes = size_t{64} << 20;
-  static constexpr size_t kScaledWorkspaceBytes = size_t{16} << 20;  // with BlockScales
+  static constexpr size_t kScaledWorkspaceBytes = size_t{16} << 20;  // of an e4m3 GEMM
   // The alignment of operands in bytes. cuBLASLt's default is 256, more than arenas give.
   static constexpr uint32_t kAlignment = 16;
 

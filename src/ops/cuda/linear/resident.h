@@ -16,8 +16,8 @@ class ResidentProducts {
   // `portable`: takes nothing, as on a device before Hopper.
   explicit ResidentProducts(bool portable);
 
-  // Whether the kernel takes the operands: one row of bf16, and a plain bf16 weight that fits, both
-  // aligned to 16 bytes.
+  // Returns whether the kernel takes the operands: one row of bf16, and a plain bf16 weight that
+  // fits, both aligned to 16 bytes.
   bool takes(const Tensor& x, const Linear& w) const;
 
   // out[1, out] = x[1, in] * w^T + bias; w [out, in], out bf16 or f32.

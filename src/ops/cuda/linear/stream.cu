@@ -21,7 +21,7 @@ constexpr int kCounters = kCounterBytes / sizeof(unsigned) - kClaimCounters;
 // There may be two lines of chunks, and three blocks on a multiprocessor.
 constexpr int kMaxMultiprocessors = kCounters / 6;
 
-// Whether the weight is quantized.
+// Returns whether the weight is quantized.
 bool is_codes(const Linear& w) { return is_atoms(w) || is_float8_rows(w); }
 
 int tiles_of(int columns, bool gated) {
@@ -73,7 +73,7 @@ struct StreamedProducts::Call {
   JobList jobs;
   int job_rows = 0;
   bool whole = false;   // tiles are not cut by stream-K
-  bool pieces = false;  // but summed as if they were
+  bool pieces = false;  // whole tiles are summed as if they were cut
   bool jobs_early = false;
   bool list_follows = false;  // the next kernel reads the list of jobs before its wait
 };
@@ -171,8 +171,8 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
                                                           row_map(x, n), args);
 }
 
-// Whether a few rows meet packed weights that need no ring: rows of one job, or the copies of one
-// token.
+// Returns whether a few rows meet packed weights that need no ring: rows of one job, or the copies
+// of one token.
 bool StreamedProducts::is_direct(const Call& call) const {
   const int64_t rows = call.jobs.expert ? 1 : call.x.rows();
   return call.jobs.jobs == nullptr && !one_order_ && is_atoms(call.w) &&
@@ -248,9 +248,9 @@ void StreamedProducts::run_dense(Call call, cudaStream_t stream) const {
   run(call, stream);
 }
 
-// Whether packed weights are multiplied faster in whole tiles, by fewer multiprocessors, than cut
-// by stream-K, whose partial sums are written and read again. The numbers are cycles on an H200, of
-// which only the ratios matter.
+// Returns whether packed weights are multiplied faster in whole tiles, by fewer multiprocessors,
+// than cut by stream-K, whose partial sums are written and read again. The numbers are cycles on an
+// H200, of which only the ratios matter.
 bool StreamedProducts::is_faster_whole(const Call& call) const {
   constexpr int64_t kReduction = 4000, kReductionOfRow = 100, kChunk = 560, kChunkOfRow = 5;
   const int64_t n = call.job_rows, rows = call.out.rows();

@@ -32,7 +32,7 @@ class StreamedProducts {
   const InputScratch& inputs() const { return inputs_; }
   static size_t workspace_bytes();
 
-  // Whether these kernels take the operands: bf16 times bf16 weights (plain, or a stack as
+  // Returns whether these kernels take the operands: bf16 times bf16 weights (plain, or a stack as
   // Packing::kTiles) or quantized ones (quant/atoms.h) on Hopper, rows of x and w aligned to 16
   // bytes, and for a gated GEMM a width that is a multiple of 8.
   bool takes(const Tensor& x, const Linear& w, bool gated) const;
@@ -50,11 +50,11 @@ class StreamedProducts {
   // The rows of a job, at most `rows`: a block has the sums of fewer where it scales them.
   static int rows_of_job(int rows, const Linear& w);
 
-  // Whether the kernel of product() and gated_product() lets the next one start only once all
-  // kernels before it are complete (launch.cuh).
+  // Returns whether the kernel of product() and gated_product() lets the next one start only once
+  // all kernels before it are complete (launch.cuh).
   bool triggers_late(const Tensor& x, const Linear& w) const;
 
-  // Whether the device runs these kernels at all.
+  // Returns whether the device runs these kernels at all.
   bool runs() const { return hopper_; }
 
   // The grouped GEMMs: the same for each job of a list on the device, with w a stack and without a

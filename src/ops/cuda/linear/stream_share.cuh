@@ -34,7 +34,7 @@ struct SharedTile {
   }
 
  private:
-  // Whether the thread holds sums of rows that the job has.
+  // Returns whether the thread holds sums of rows that the job has.
   __device__ bool has(const TileSlice& s, int piece) const {
     return 8 * piece + 2 * static_cast<int>(threadIdx.x % 4) < s.job.rows;
   }

@@ -86,7 +86,7 @@ class SliceWalk {
     else
       begin_late_line();
   }
-  // Whether next() will read the list of jobs, or of experts, for the first time.
+  // Returns whether next() will read the list of jobs, or of experts, for the first time.
   __device__ bool needs_list() const { return line_ == 1 && walk_.ended(); }
 
   __device__ bool next(TileSlice* s) {

@@ -76,7 +76,7 @@ __device__ void fetch(float (*to)[kTile + 1], const T* from, int64_t stride, int
   }
 }
 
-// The same for weights.
+// Loads a tile of weights in the same way.
 template <class W>
 __device__ void fetch(float (*to)[kTile + 1], const W& weights, int expert, int rows, int row,
                       int in, int k) {

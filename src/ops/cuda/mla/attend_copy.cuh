@@ -36,7 +36,7 @@ __device__ inline void begin_loads(const LatentPlanArgs& p, Cursor& c) {
   look_up(p, c);
 }
 
-// Whether earlier steps stored the cursor's tile.
+// Returns whether earlier steps stored the cursor's tile.
 __device__ inline bool is_old(const Cursor& c) { return (c.tile + 1) * kLatentTile <= c.stored; }
 
 // Copies a half (0: left) of the cursor's tile to a stage, and moves the cursor on.

@@ -1,7 +1,7 @@
 // ops/cuda/mla/attend_scores.cuh -- the warpgroup of the latent attention kernel that multiplies
 // queries by keys. Its queries stay in registers for a whole run, but for their rotated part, which
-// stays in shared memory; it turns scores into weights by
-// an online softmax and hands them to the values warpgroups through shared memory.
+// stays in shared memory; it turns scores into weights by an online softmax and hands them to the
+// values warpgroups through shared memory.
 #pragma once
 #include <cuda_bf16.h>
 

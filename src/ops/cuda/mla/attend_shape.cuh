@@ -57,7 +57,7 @@ struct Run {
   int last;         // this is the block's last run
 };
 
-// Where the loads of a values warpgroup have come to.
+// How far the loads of a warpgroup that multiplies values have come.
 struct Cursor {
   int at, end, item;     // in the list of tiles
   int seq, tile, tiles;  // in that item
@@ -126,9 +126,9 @@ __device__ inline void init_barriers(Shared<Tiles>& shared) {
   barrier_init_done();
 }
 
-// Whether this lane arrives for its warp, once __syncwarp() has ordered what the other lanes did
-// before its arrival. With kArrivingLanes = 32 each lane arrives for itself, which orders the same
-// and which racecheck follows (tests/device/racecheck_latent.cu).
+// Returns whether this lane arrives for its warp, once __syncwarp() has ordered what the other
+// lanes did before its arrival. With kArrivingLanes = 32 each lane arrives for itself, which orders
+// the same and which racecheck follows (tests/device/racecheck_latent.cu).
 template <class Tiles>
 __device__ __forceinline__ bool arrives() {
   return threadIdx.x % (32 / Tiles::kArrivingLanes) == 0;

@@ -39,8 +39,8 @@ LatentArgs args_of(const Tensor& out, const Tensor& q_latent, const Tensor& q_ro
           .scale = spec.scale};
 }
 
-// Whether the kernels for tensor cores take the shapes. A tensor map requires each stride to be a
-// multiple of the one before it.
+// Returns whether the kernels for tensor cores take the shapes. A tensor map requires each stride
+// to be a multiple of the one before it.
 bool is_fast(const LatentArgs& a) {
   const LatentCache& c = a.cache;
   const int64_t page_step = c.element == LatentElement::kBF16 ? c.vector_bytes : 16;

@@ -9,7 +9,8 @@ namespace {
 
 int tiles_of(int kv_len) { return (kv_len + kLatentTile - 1) / kLatentTile; }
 
-// Whether most of the context is read by sequences with more query vectors than a block has.
+// Returns whether most of the context is read by sequences with more query vectors than a block
+// has.
 bool is_wide(const LatentShape& shape, std::span<const int32_t> row_start,
              std::span<const int32_t> kv_len) {
   int64_t wide = 0, all = 0;

@@ -11,7 +11,7 @@ constexpr int kMaxExperts = 512;
 
 constexpr int kMaxGroups = 32;
 
-// Whether route() takes the router's groups.
+// Returns whether route() takes the router's groups.
 inline bool routes(const Router& router) {
   const ExpertGroups& g = router.groups;
   return g.count >= 1 && g.count <= kMaxGroups && g.keep >= 1 && g.keep <= g.count &&
@@ -21,9 +21,9 @@ inline bool routes(const Router& router) {
 // Fills the tensors of `routing` as Ops::route says. logits [T, experts] f32, bias [experts] f32
 // or empty; experts and those always on are at most kMaxExperts. `live`: device pointer to the
 // number of non-padding rows; null: all are. `beside`: may begin while the product before runs
-// (ops/cuda/beside.h). Padding rows get expert -1 with weight 0 and no entry
-// in `order`, whose entries from expert_start[total] on are unspecified. NaN scores are chosen
-// last. One kernel for few tokens, else two; launches do not depend on values.
+// (ops/cuda/beside.h). Padding rows get expert -1 with weight 0 and no entry in `order`, whose
+// entries from expert_start[total] on are unspecified. NaN scores are chosen last. One kernel for
+// few tokens, else two; launches do not depend on values.
 void route(const Routing& routing, Tensor logits, Tensor bias, const Router& router,
            const int32_t* live, cudaStream_t stream, bool beside = false);
 // Fills `order` and `expert_start` for the choice in `expert`, whose first element lies on a

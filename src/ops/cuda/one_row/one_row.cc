@@ -20,7 +20,7 @@ int item_units(int units) {
   return (units + items - 1) / items;
 }
 
-// Whether a segment can read the weights: one plain bf16 matrix, aligned to 16 bytes.
+// Returns whether a segment can read the weights: one plain bf16 matrix, aligned to 16 bytes.
 bool takes_weights(const Linear& w) {
   return w.experts == 0 && is_plain(w, DType::kBF16) && is_aligned(w.weight);
 }

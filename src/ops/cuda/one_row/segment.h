@@ -67,7 +67,7 @@ struct alignas(16) SegmentStep {
   SegmentInput input = SegmentInput::kKeep;
   int cols = 0;                        // columns of the input
   SegmentShares shares;                // the division of columns, in groups of four
-  const __nv_bfloat16* row = nullptr;  // kRow
+  const __nv_bfloat16* row = nullptr;  // the input of kRow
   // kNorm: residual + delta is written to residual_out unless that is null, its norm to x and out.
   const float* residual = nullptr;
   bool residual_early = false;  // the residual is complete before `wait`

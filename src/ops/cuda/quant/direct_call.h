@@ -11,9 +11,10 @@ namespace skiff::cuda::direct {
 // Lets the kernels take the shared memory that they need.
 void allow_direct_kernels();
 
-// Whether packed weight w is of a format that these kernels know, for so many rows at a time.
+// Returns whether packed weight w is of a format that these kernels know, for so many rows at a
+// time.
 bool takes(const Linear& w, int64_t rows);
-// Whether a block has room for so many rows of so many inputs.
+// Returns whether a block has room for so many rows of so many inputs.
 bool fits(int64_t rows, int64_t in);
 
 // Starts a product. `args` has everything but pitch, chunks, pairs and log_split.

@@ -13,7 +13,7 @@ struct Float8Launch {
   cudaStream_t stream = nullptr;
 };
 
-// Whether a gated GEMM takes the weight: a tile's rows of each half share a row of scales.
+// Returns whether a gated GEMM takes the weight: a tile's rows of each half share a row of scales.
 inline bool takes_gated(int64_t features) { return features % 256 == 0; }
 
 // Lets the kernels take the shared memory that they need.

@@ -44,7 +44,7 @@ struct Float8Ring {
 
 template <int N, bool kGated>
 struct Float8Weights {
-  const CUtensorMap& map;  // has pairs of elements
+  const CUtensorMap& map;  // its elements are pairs of weights
   const StreamArgs& a;
 
   __device__ void operator()(const Float8Ring<N>& ring, const TileSlice& s, int chunk,

@@ -29,7 +29,7 @@ struct MetRows {
   int64_t chunk_stride = 0;
 };
 
-// Whether rows must be changed before they meet the weight.
+// Returns whether rows must be changed before they meet the weight.
 inline bool changes_rows(const Linear& w) { return w.format.input.has_value() || bool{w.order}; }
 
 // What rows become for the kernels of packed weights.

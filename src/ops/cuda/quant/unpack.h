@@ -7,8 +7,8 @@
 
 namespace skiff::cuda {
 
-// Whether unpack() takes a weight: one matrix of Codes::kFloat8Held with a scale for each 128 x
-// 128.
+// Returns whether unpack() takes a weight: one matrix of Codes::kFloat8Held with a scale for each
+// 128 x 128.
 bool unpacks(const Linear& w);
 
 // A part of a weight's rows, padded to blocks of 128 rows and 128 columns.

@@ -30,8 +30,8 @@ class UnpackedProducts {
   UnpackedProducts(const UnpackedProducts&) = delete;
   UnpackedProducts& operator=(const UnpackedProducts&) = delete;
 
-  // Whether product() takes the operands: no bias, out bf16 or f32 aligned to 16 bytes, and at
-  // least kRowStep rows.
+  // Returns whether product() takes the operands: no bias, out bf16 or f32 aligned to 16 bytes, and
+  // at least kRowStep rows.
   static bool takes(const Tensor& out, const Tensor& x, const Linear& w);
 
   // out[rows, out] = x[rows, in] * w^T; `rows` as meet() leaves them for w, with MetRows::

@@ -6,7 +6,7 @@
 
 namespace skiff::cuda {
 
-// Whether the kernels, all compiled for the same architectures, run on the current device.
+// Returns whether the kernels, all compiled for the same architectures, run on the current device.
 bool has_kernels();
 
 enum class Float : uint8_t { kF32, kF16, kBF16 };

@@ -12,7 +12,8 @@ namespace {
 
 constexpr int kVector = 4;  // elements per access where operands are aligned
 
-// Whether rows can be read `vector` elements at a time; true for a matrix that is not there.
+// Returns whether rows can be read `vector` elements at a time; true for a matrix that is not
+// there.
 bool aligned(const Matrix& m, int vector = kVector) {
   const int64_t width = m.type == Float::kF32 ? 4 : 2;
   return is_aligned(m.data, m.stride * width, vector * width);

@@ -39,7 +39,7 @@ struct ChoiceMemory {
   uint64_t few[kFew], mass[kFew];
   uint32_t kind[kFew];
   uint32_t n_few;
-  int limit, cut_first, cut_last, drawn_first, drawn_last;  // parts
+  int limit, cut_first, cut_last, drawn_first, drawn_last;  // indices of parts
   double left_least, left_most, kept_least, kept_most;
   uint64_t sums[kSums][kPassWarps];
   // The mass that top_k leaves, the last kept token, the mass up to it and the drawn token; 0 where

@@ -30,7 +30,7 @@ struct Draw {
         top_k(args.top_k[r]),
         uniform(uniform_draw(static_cast<uint64_t>(args.seed[r]),
                              static_cast<uint64_t>(args.draw[r]))) {}
-  // Whether the best token is taken without a draw.
+  // Returns whether the best token is taken without a draw.
   __device__ bool greedy(float best) const {
     return temperature <= 0 || top_p <= 0 || !isfinite(best);
   }

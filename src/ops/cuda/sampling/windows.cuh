@@ -51,7 +51,7 @@ struct Plan {
     beyond = size * exp2f(-powers);
     span = kept_span(draw.temperature, draw.min_p);
   }
-  // Whether the mass that min_p leaves is needed before the windows are.
+  // Returns whether the mass that min_p leaves is needed before the windows are.
   __device__ bool needs_left() const { return draw.top_p < 1 && draw.min_p > 0 && draw.top_k <= 0; }
 };
 
