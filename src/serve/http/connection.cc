@@ -1,7 +1,6 @@
 #include "serve/http/connection.h"
 
 #include <boost/asio/dispatch.hpp>
-#include <boost/asio/post.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -82,17 +81,17 @@ void HttpConnection::start() {
 }
 
 void HttpConnection::close() {
-  net::post(executor(), guarded([this] { shut(); }));
+  core_->post(executor(), guarded([this] { shut(); }));
 }
 
 void HttpConnection::wake() {
-  net::post(executor(), guarded([this] { flush(); }));
+  core_->post(executor(), guarded([this] { flush(); }));
 }
 
 void HttpConnection::refuse_upload() {
-  net::post(executor(), guarded([this] {
-              if (state_ == State::kBody) fail(503, "the server is shutting down");
-            }));
+  core_->post(executor(), guarded([this] {
+                if (state_ == State::kBody) fail(503, "the server is shutting down");
+              }));
 }
 
 void HttpConnection::set_open(bool open) {

@@ -9,7 +9,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "serve/http/body_count.h"
 #include "serve/http/connection_table.h"
@@ -44,6 +46,24 @@ struct HttpCore {
     if (!stopped) net::post(threads_of(lane), std::move(job));
   }
 
+  // Has a strand of `io` do a job of a connection, which the job holds and which holds this. So it
+  // is dropped once end_io() has run, like a job for the workers.
+  template <class Executor, class Job>
+  void post(const Executor& strand, Job job) {
+    std::lock_guard lock(mutex);
+    if (!io_ended) net::post(strand, std::move(job));
+  }
+  // Joins the threads that run `io`, and does what was posted while they ended.
+  void end_io(std::vector<std::thread>& threads) {
+    for (std::thread& thread : threads) thread.join();
+    {
+      std::lock_guard lock(mutex);
+      io_ended = true;
+    }
+    io.restart();
+    io.run();
+  }
+
   const HttpConfig config;
   const HttpHooks hooks;
   net::io_context io;
@@ -51,7 +71,8 @@ struct HttpCore {
   ConnectionTable connections;
   HttpClock clock;
   HeldReplies held;
-  bool stopped = false;  // guarded by mutex; no more jobs for the workers
+  bool stopped = false;   // guarded by mutex; no more jobs for the workers
+  bool io_ended = false;  // guarded by mutex; no more jobs for the I/O threads
   std::atomic<int> open_requests{0};
   std::atomic<uint64_t> requests{0};  // heads read since start
   const std::shared_ptr<BodyCount::Sum> body_bytes = std::make_shared<BodyCount::Sum>(0);

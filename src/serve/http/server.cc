@@ -236,8 +236,7 @@ void HttpServer::stop() {
   impl_->core->workers.join();
   impl_->core->quick.join();
   impl_->core->large.join();
-  if (impl_->threads.empty()) impl_->core->io.run();
-  for (std::thread& thread : impl_->threads) thread.join();
+  impl_->core->end_io(impl_->threads);
 }
 
 }  // namespace skiff::http

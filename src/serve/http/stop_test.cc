@@ -9,10 +9,51 @@
 #include <thread>
 #include <vector>
 
+#include "serve/http/connection.h"
 #include "serve/http/server_testing.h"
 
 namespace skiff::http {
 namespace {
+
+std::shared_ptr<HttpConnection> connection_of(const std::shared_ptr<HttpCore>& core) {
+  StreamSocket socket(net::make_strand(net::any_io_executor(core->io.get_executor())));
+  return std::make_shared<HttpConnection>(core, std::move(socket), "client",
+                                          ConnectionKind::kOrdinary);
+}
+
+// Whoever writes a reply holds its connection for the moment in which it wakes it, and the I/O
+// threads may end in that moment.
+TEST(HttpStopTest, WhatComesAfterTheEndIsDropped) {
+  auto core = std::make_shared<HttpCore>(local_http_config(), HttpHooks{});
+  const std::weak_ptr<HttpCore> left = core;
+  auto connection = connection_of(core);
+  std::vector<std::thread> threads;
+  threads.emplace_back([&core] { core->io.run(); });
+  core->end_io(threads);
+  connection->wake();
+  connection->refuse_upload();
+  connection->close();
+  connection.reset();
+  core.reset();
+  EXPECT_TRUE(left.expired());
+}
+
+TEST(HttpStopTest, WhatCameWhileTheThreadsEndedIsDone) {
+  auto core = std::make_shared<HttpCore>(local_http_config(), HttpHooks{});
+  const std::weak_ptr<HttpCore> left = core;
+  auto connection = connection_of(core);
+  const std::weak_ptr<HttpConnection> open = connection;
+  std::vector<std::thread> threads;
+  threads.emplace_back([&core] { core->io.run(); });
+  while (!core->io.stopped()) std::this_thread::yield();
+  connection->close();
+  connection.reset();
+  EXPECT_FALSE(open.expired());
+  core->end_io(threads);
+  EXPECT_TRUE(open.expired());
+  core.reset();
+  EXPECT_TRUE(left.expired());
+}
 
 // A connection that was accepted while stop() closed the others would keep it waiting until it is
 // idle for too long. The moment is short, hence the many rounds.
@@ -23,6 +64,7 @@ TEST(HttpStopTest, WhoConnectsMeanwhileKeepsNothingOpen) {
     auto server = std::make_unique<Echo>(config);
     std::atomic<bool> over{false};
     std::vector<std::thread> crowd;
+    crowd.reserve(3);
     for (int i = 0; i < 3; ++i)
       crowd.emplace_back([&over, port = server->port()] {
         std::list<TestClient> open;
