@@ -4,12 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
-#include <future>
 
 #include "base/seconds.h"
 #include "fetch/client.h"
+#include "fetch/name_server_testing.h"
 
 namespace skiff::fetch {
 namespace {
@@ -18,30 +17,6 @@ using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
 constexpr double kSoon = 0.05, kLong = 60;  // seconds
-
-// A name server that answers when it is let go.
-class Hanging {
- public:
-  ~Hanging() { let_go(); }
-  FindAddresses find() {
-    return [gate = gate_, asked = asked_](const std::string&) -> Result<Addresses> {
-      ++*asked;
-      gate.wait();
-      return Addresses{"10.0.0.1"};
-    };
-  }
-  void let_go() {
-    if (!std::exchange(open_, true)) opener_.set_value();
-  }
-  int asked() const { return *asked_; }
-
- private:
-  // The thread of a search outlives the test.
-  std::promise<void> opener_;
-  const std::shared_future<void> gate_ = opener_.get_future().share();
-  const std::shared_ptr<std::atomic<int>> asked_ = std::make_shared<std::atomic<int>>(0);
-  bool open_ = false;
-};
 
 TEST(NameLookup, GivesUpInTimeAndHasOneThread) {
   Hanging server;

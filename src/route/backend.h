@@ -69,6 +69,9 @@ struct Backend {
   Load load;
   PrefixCache prefixes;
   std::list<IdleConnection> idle;  // most recently used first
+  // The same instance at the port of its metrics, with the connection that is kept to it; null
+  // before the first question there.
+  std::shared_ptr<Backend> metrics_place;
   bool probing = false;
   // The last probe got an answer, be it a refusal: whoever drains, or is paused, still finishes
   // what it has begun.

@@ -1,5 +1,7 @@
 #include "route/core.h"
 
+#include <utility>
+
 #include "base/load_error.h"
 #include "serve/http/api_error.h"
 
@@ -17,6 +19,8 @@ Backends willing(const Backends& backends, Clock::time_point now) {
 }
 
 constexpr int kRetrySeconds = 2;
+// Threads that may hang in searches for the names of instances.
+constexpr size_t kMaxSearches = 128;
 
 std::unique_ptr<Policy> need_policy(const std::string& name, const RouterConfig& config,
                                     uint64_t stream) {
@@ -27,13 +31,14 @@ std::unique_ptr<Policy> need_policy(const std::string& name, const RouterConfig&
 
 }  // namespace
 
-RouterCore::RouterCore(RouterConfig given)
+RouterCore::RouterCore(RouterConfig given, fetch::FindAddresses find)
     : config(std::move(given)),
       legs{.connect_seconds = config.connect_seconds, .tls = client_tls(config.backend_ca_file)},
       health{.interval = config.health_interval,
              .timeout = config.health_timeout,
              .failures = config.health_failures,
              .successes = config.health_successes},
+      names(kMaxSearches, std::move(find)),
       registry({.splitwise = config.splitwise, .max_blocks = config.max_blocks}),
       mixed(need_policy(config.policy, config, 0)),
       prefill(need_policy(config.prefill_policy, config, 1)),

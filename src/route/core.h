@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "fetch/name_searches.h"
 #include "route/config.h"
 #include "route/leg.h"
 #include "route/metrics.h"
@@ -19,12 +20,14 @@ namespace skiff::route {
 class Relay;
 
 struct RouterCore {
-  explicit RouterCore(RouterConfig given);
+  // `find` is for tests.
+  explicit RouterCore(RouterConfig given, fetch::FindAddresses find = fetch::system_addresses);
 
   const RouterConfig config;
   const LegSettings legs;
   const HealthSettings health;
   net::io_context io{1};
+  fetch::NameSearches names;  // which post to `io`, so they end before it
   Registry registry;
   std::unique_ptr<Policy> mixed, prefill, decode;
   Metrics metrics;

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <boost/asio/connect.hpp>
+#include <boost/asio/post.hpp>
 #include <chrono>
 #include <utility>
 
@@ -33,16 +34,17 @@ void tune(Socket& socket) {
 
 }  // namespace
 
-Leg::Leg(net::io_context& io, std::shared_ptr<Backend> backend, const LegSettings& settings,
-         std::string head, std::shared_ptr<const std::string> body, Events events)
+Leg::Leg(net::io_context& io, fetch::NameSearches& names, std::shared_ptr<Backend> backend,
+         const LegSettings& settings, std::string head, std::shared_ptr<const std::string> body,
+         Events events)
     : io_(io),
+      names_(names),
       backend_(std::move(backend)),
       settings_(settings),
       head_(std::move(head)),
       body_(std::move(body)),
       events_(std::make_shared<const Events>(std::move(events))),
       wire_(io),
-      resolver_(io),
       deadline_(io),
       in_(kReadSize) {}
 
@@ -68,7 +70,8 @@ void Leg::arm() {
       std::chrono::duration<double>(settings_.connect_seconds)));
   deadline_.async_wait([self = shared_from_this()](const ErrorCode& error) {
     if (!error && !self->over_)
-      self->fail(Failure::kConnect, "it did not take the connection in time");
+      self->fail(Failure::kConnect, self->lookup_ ? "its name was not found in time"
+                                                  : "it did not take the connection in time");
   });
 }
 
@@ -83,19 +86,31 @@ void Leg::connect() {
         endpoint, [self = shared_from_this()](const ErrorCode& error) { self->connected(error); });
     return;
   }
-  resolver_.async_resolve(backend_->instance.host, std::to_string(backend_->instance.port),
-                          [self = shared_from_this()](const ErrorCode& error, auto found) {
-                            self->resolved(error, found);
-                          });
+  look_up();
 }
 
-void Leg::resolved(const ErrorCode& error, const Found& found) {
+// A search may take longer than anything here lives, and ends on a thread of its own.
+void Leg::look_up() {
+  const auto tell = [&io = io_, weak = weak_from_this()](const Result<fetch::Addresses>& found) {
+    net::post(io, [weak, found] {
+      if (const auto self = weak.lock()) self->resolved(found);
+    });
+  };
+  auto lookup = names_.begin(backend_->instance.host, tell);
+  if (!lookup) return tell(lookup.error());
+  lookup_ = std::move(*lookup);
+}
+
+void Leg::resolved(const Result<fetch::Addresses>& found) {
   if (over_) return;
-  if (error)
-    return fail(Failure::kConnect, fmt::format("its name is not known: {}", error.message()));
+  lookup_.reset();
+  if (!found) return fail(Failure::kConnect, found.error().what);
+  std::vector<net::ip::tcp::endpoint> endpoints;
+  for (const std::string& address : *found)
+    endpoints.emplace_back(net::ip::make_address(address), backend_->instance.port);
   arm();
   net::async_connect(
-      wire_.socket(), found,
+      wire_.socket(), endpoints,
       [self = shared_from_this()](const ErrorCode& failed, auto&&) { self->connected(failed); });
 }
 
@@ -203,7 +218,7 @@ void Leg::fail(Failure failure, const std::string& why) {
 void Leg::cancel() {
   over_ = true;
   wire_.close();
-  resolver_.cancel();
+  lookup_.reset();
   deadline_.cancel();
   events_.reset();
   body_.reset();
@@ -213,6 +228,7 @@ void drop_stale(Backend& backend, const LegSettings& settings, Clock::time_point
   std::erase_if(backend.idle, [&](IdleConnection& connection) {
     return seconds(now - connection.since) > settings.idle_seconds || !connection.wire.silent();
   });
+  if (backend.metrics_place) drop_stale(*backend.metrics_place, settings, now);
 }
 
 }  // namespace skiff::route

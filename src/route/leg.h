@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "fetch/name_searches.h"
 #include "route/backend.h"
 #include "route/response_reader.h"
 
@@ -40,8 +41,9 @@ class Leg : public std::enable_shared_from_this<Leg> {
     std::function<void(Failure, const std::string& why)> failed;
   };
   // `head` ends with an empty line. `body` may be null.
-  Leg(net::io_context& io, std::shared_ptr<Backend> backend, const LegSettings& settings,
-      std::string head, std::shared_ptr<const std::string> body, Events events);
+  Leg(net::io_context& io, fetch::NameSearches& names, std::shared_ptr<Backend> backend,
+      const LegSettings& settings, std::string head, std::shared_ptr<const std::string> body,
+      Events events);
 
   // Sends the request, over a connection that waits if there is one and `fresh` is false.
   void start(bool fresh = false);
@@ -56,10 +58,10 @@ class Leg : public std::enable_shared_from_this<Leg> {
 
  private:
   using ErrorCode = boost::system::error_code;
-  using Found = net::ip::tcp::resolver::results_type;
   bool reuse();
   void connect();
-  void resolved(const ErrorCode& error, const Found& found);
+  void look_up();
+  void resolved(const Result<fetch::Addresses>& found);
   void connected(const ErrorCode& error);
   void secured(const ErrorCode& error);
   void send();
@@ -71,13 +73,14 @@ class Leg : public std::enable_shared_from_this<Leg> {
   void fail(Failure failure, const std::string& why);
 
   net::io_context& io_;
+  fetch::NameSearches& names_;
   const std::shared_ptr<Backend> backend_;
   const LegSettings settings_;
   const std::string head_;
   std::shared_ptr<const std::string> body_;
   std::shared_ptr<const Events> events_;  // held by whoever calls one: it may cancel the leg
   Wire wire_;
-  net::ip::tcp::resolver resolver_;
+  fetch::NameSearches::Waiting lookup_;  // while the backend's name is searched for
   net::steady_timer deadline_;
   ResponseReader reader_;
   std::vector<char> in_;
@@ -85,7 +88,8 @@ class Leg : public std::enable_shared_from_this<Leg> {
   bool paused_ = false, reading_ = false, over_ = false;
 };
 
-// Closes connections that wait too long, or that the backend has closed.
+// Closes connections that wait too long, or that the backend has closed, those to the port of its
+// metrics included.
 void drop_stale(Backend& backend, const LegSettings& settings, Clock::time_point now);
 
 }  // namespace skiff::route

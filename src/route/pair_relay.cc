@@ -87,7 +87,7 @@ std::shared_ptr<const std::string> PairRelay::body_for(const Instance& prefill,
 std::shared_ptr<Leg> PairRelay::leg_to(const std::shared_ptr<Backend>& backend,
                                        const std::shared_ptr<const std::string>& body,
                                        const std::string& lines, Leg::Events events) {
-  return std::make_shared<Leg>(core_.io, backend, core_.legs,
+  return std::make_shared<Leg>(core_.io, core_.names, backend, core_.legs,
                                forwarded_head(incoming_.request, backend->instance.authority(),
                                               body->size(), core_.config.backend_key, lines),
                                body, std::move(events));

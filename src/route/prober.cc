@@ -21,11 +21,20 @@ std::chrono::nanoseconds duration(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// Owns itself while its short request is under way.
+// A short request under way. The wait for its time limit holds it, so it is gone at the latest with
+// the io_context.
 struct Asking : std::enable_shared_from_this<Asking> {
   using Done = std::function<void(int, std::string)>;
   Asking(RouterCore& core, Done done) : limit(core.io), done(std::move(done)) {}
 
+  void add(const std::string& part) {
+    body += part;
+    if (body.size() > kMaxText) end(0, "its answer is too long");
+  }
+  void failed(Leg::Failure failure, const std::string& why) {
+    if (failure == Leg::Failure::kStale) return leg->start(/*fresh=*/true);
+    end(0, why);
+  }
   void end(int answered, std::string text) {
     const auto self = shared_from_this();
     limit.cancel();
@@ -41,29 +50,39 @@ struct Asking : std::enable_shared_from_this<Asking> {
   std::string body;
 };
 
-Leg::Events events_of(const std::shared_ptr<Asking>& asking) {
+// The leg, which the request holds, does not hold the request.
+Leg::Events events_of(const std::weak_ptr<Asking>& weak) {
   return {.connected = [] {},
-          .head = [asking](const ResponseHead& head) { asking->status = head.status; },
-          .body =
-              [asking](const std::string& part) {
-                asking->body += part;
-                if (asking->body.size() > kMaxText) asking->end(0, "its answer is too long");
+          .head =
+              [weak](const ResponseHead& head) {
+                if (const auto asking = weak.lock()) asking->status = head.status;
               },
-          .done = [asking] { asking->end(asking->status, std::move(asking->body)); },
+          .body =
+              [weak](const std::string& part) {
+                if (const auto asking = weak.lock()) asking->add(part);
+              },
+          .done =
+              [weak] {
+                if (const auto asking = weak.lock())
+                  asking->end(asking->status, std::move(asking->body));
+              },
           .failed =
-              [asking](Leg::Failure failure, const std::string& why) {
-                if (failure == Leg::Failure::kStale) return asking->leg->start(/*fresh=*/true);
-                asking->end(0, why);
+              [weak](Leg::Failure failure, const std::string& why) {
+                if (const auto asking = weak.lock()) asking->failed(failure, why);
               }};
 }
 
 // Returns the backend as it is asked for its metrics, which may be at another port.
 std::shared_ptr<Backend> metrics_place(const std::shared_ptr<Backend>& backend) {
-  if (backend->instance.metrics_port == 0) return backend;
+  const uint16_t port = backend->instance.metrics_port;
+  if (port == 0 || port == backend->instance.port) return backend;
+  auto& place = backend->metrics_place;
+  if (place && place->instance.port == port) return place;
   Instance instance = backend->instance;
-  instance.port = instance.metrics_port;
-  return std::make_shared<Backend>(std::move(instance), /*fixed=*/false, /*max_blocks=*/1,
-                                   Clock::now());
+  instance.port = port;
+  place = std::make_shared<Backend>(std::move(instance), /*fixed=*/false, /*max_blocks=*/1,
+                                    Clock::now());
+  return place;
 }
 
 // Returns the sum of a metric over all its labels.
@@ -90,8 +109,8 @@ std::optional<double> metric(std::string_view text, std::string_view name) {
 void ask(RouterCore& core, const std::shared_ptr<Backend>& backend, std::string head,
          std::shared_ptr<const std::string> body, std::function<void(int, std::string)> done) {
   const auto asking = std::make_shared<Asking>(core, std::move(done));
-  asking->leg = std::make_shared<Leg>(core.io, backend, core.legs, std::move(head), std::move(body),
-                                      events_of(asking));
+  asking->leg = std::make_shared<Leg>(core.io, core.names, backend, core.legs, std::move(head),
+                                      std::move(body), events_of(asking));
   asking->limit.expires_after(duration(core.health.timeout));
   asking->limit.async_wait([asking](const boost::system::error_code& error) {
     if (!error) asking->end(0, "it did not answer in time");

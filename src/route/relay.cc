@@ -50,7 +50,7 @@ void Relay::send() {
 void Relay::send_to(const std::shared_ptr<Backend>& backend) {
   tried_.push_back(backend);
   share_.emplace(backend, incoming_.prompt.tokens);
-  leg_ = std::make_shared<Leg>(core_.io, backend, core_.legs,
+  leg_ = std::make_shared<Leg>(core_.io, core_.names, backend, core_.legs,
                                forwarded_head(incoming_.request, backend->instance.authority(),
                                               incoming_.body->size(), core_.config.backend_key),
                                incoming_.body, answering_events());
