@@ -1,22 +1,13 @@
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "base/huge_pages.h"
 #include "base/round_up.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/rows.h"
 
 namespace skiff::cpu {
 namespace {
-
-// Weights are streamed from front to back, which huge pages make cheaper. A refusal is harmless.
-void ask_for_huge_pages(const Buffer& buffer) {
-  constexpr uintptr_t kHuge = uintptr_t{2} << 20;
-  const auto begin = round_up(reinterpret_cast<uintptr_t>(buffer.data()), kHuge);
-  const auto end = (reinterpret_cast<uintptr_t>(buffer.data()) + buffer.size()) / kHuge * kHuge;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-}
 
 // The parts of a prepared weight in its Buffer, each at a multiple of kTensorAlign, the weight at
 // the end.
@@ -77,7 +68,7 @@ Linear CpuOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* ow
                              .order = bool{plain.order}},
                             keep);
   *owner = Buffer(device(), static_cast<size_t>(parts.total));
-  ask_for_huge_pages(*owner);
+  ask_for_huge_pages({static_cast<std::byte*>(owner->data()), owner->size()});
   Linear out = {.weight = plain.weight,
                 .format = keep,
                 .packing = Packing::kPanels,
