@@ -42,7 +42,8 @@ std::span<const BlockKey> CacheIndex::keys_of(BlockTable& table,
 
 bool CacheIndex::fetch(BlockTable& table, std::span<const Token> tokens) {
   if (tiers_.empty() || !table.sharing.share) return false;
-  table.awaited = tiers_.fetch({keys_of(table, tokens), tokens, table.blocks.size()}, table.asked);
+  table.awaited =
+      tiers_.fetch({keys_of(table, tokens), tokens, table.blocks.size()}, table.asked, table.kept);
   return table.awaited != 0;
 }
 
@@ -66,6 +67,7 @@ bool CacheIndex::held(const BlockTable& table) const { return tiers_.awaits(tabl
 void CacheIndex::begin(BlockTable& table, std::span<const Token> tokens, int size) {
   const std::vector<int> found = std::exchange(table.found, {});
   for (const int host : found) tiers_.hold(host);
+  table.kept.let_go();
   const bool room = grow(table, size);
   SKIFF_CHECK(room, "no room for {} tokens", size);
   const size_t here = static_cast<size_t>(table.published);

@@ -15,11 +15,12 @@ struct BlockTable {
   std::vector<BlockId> blocks;
   int published = 0;  // how many leading blocks are in the prefix tree
 
-  // The following members are for lower tiers. `keys`, `asked` and `awaited` outlive close().
+  // The following members are for lower tiers. All but `found` outlive close().
   std::vector<BlockKey> keys;  // keys of the leading blocks, computed on demand
   std::vector<int> found;      // host blocks that continue `blocks`, for begin()
   size_t asked = 0;            // blocks before this index have been requested
-  uint64_t awaited = 0;        // the job that held() waits for
+  uint64_t awaited = 0;        // what held() waits for
+  Tiers::Kept kept;            // from fetch() to begin()
 };
 
 // Steps run on the device in the order in which they were planned, so a block that close() or
@@ -37,9 +38,9 @@ class CacheIndex {
   // which comes next.
   int open(BlockTable& table, std::span<const Token> tokens);
   // Fetches the blocks that continue a table just opened. Returns true if a source has some of
-  // them; the table is then held() until the last of them is answered, and the caller closes it and
-  // opens it again later. A block is fetched at most once for a sequence; after preemption,
-  // ask_again() allows it again.
+  // them; the table is then held() until the last of them is answered, or until host memory has
+  // room for them, and the caller closes it and opens it again later. A block is fetched at most
+  // once for a sequence; after preemption, ask_again() allows it again.
   bool fetch(BlockTable& table, std::span<const Token> tokens);
   bool held(const BlockTable& table) const;
   // Tells the sources which blocks a table will fetch that is not open yet, if some of them are

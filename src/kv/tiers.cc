@@ -8,6 +8,9 @@
 namespace skiff::kv {
 
 constexpr int kNone = PlaceIndex::kNone;
+// The most sequences that wait for room; further ones do without a source. Fewer than the scheduler
+// passes over in a step (Scheduler::admit()), so that it comes to those that have the room.
+constexpr int kMaxRoomWaiters = 256;
 static_assert(kNone == BlockSource::kNone);
 
 Tiers::Tiers(const TierConfig& config, int num_blocks, int block_size, uint64_t seed,
@@ -50,14 +53,20 @@ std::vector<int> Tiers::ready(const Text& text) {
   return {};
 }
 
-uint64_t Tiers::fetch(const Text& text, size_t& asked) {
+uint64_t Tiers::fetch(const Text& text, size_t& asked, Kept& kept) {
   uint64_t awaited = 0;
-  std::vector<int> found;  // pinned until the end, so that fetched blocks do not evict the blocks
-                           // before them
+  std::vector<int> found;  // pinned, so that fetched blocks do not evict the blocks before them
   for (size_t i = text.from; i < text.keys.size(); ++i) {
     const auto tokens = slice(text.tokens, i);
     int host = find_host(text.keys[i], tokens);
-    if (host == kNone && i >= asked) host = fetch_one(text.keys[i], tokens);
+    if (host == kNone && i >= asked) {
+      const int from = affordable_source(text.keys[i]);
+      if (from != kNone && !take_room(kept, text.keys.size() - text.from)) {
+        if (const uint64_t room = wait_for_room(); room != 0) awaited = room;
+        break;
+      }
+      if (from != kNone) host = fetch_one(from, text.keys[i], tokens);
+    }
     if (host == kNone) break;
     if (!host_.ready(host)) asked = std::max(asked, i + 1);
     if (!host_.ready(host)) awaited = host_block(host).job;
@@ -65,8 +74,39 @@ uint64_t Tiers::fetch(const Text& text, size_t& asked) {
     host_.touch(host);
     found.push_back(host);
   }
+  if (kept.tiers_ != nullptr) found.swap(kept.hosts_);
   for (const int host : found) host_.unpin(host);
   return awaited;
+}
+
+// A text that is larger than host memory still gets what there is, once it is alone. Nobody takes
+// room before those that wait, which come in the scheduler's order once some is given back.
+bool Tiers::take_room(Kept& kept, size_t blocks) {
+  if (kept.tiers_ != nullptr) return true;
+  const int room = static_cast<int>(blocks);
+  if (room_taken_ > 0 && (room_waiters_ > 0 || room > host_.size() - room_taken_)) return false;
+  room_taken_ += room;
+  kept.tiers_ = this;
+  kept.room_ = room;
+  return true;
+}
+
+uint64_t Tiers::wait_for_room() {
+  if (room_waiters_ == kMaxRoomWaiters) {
+    ++stats_.skipped;
+    return 0;
+  }
+  ++room_waiters_;
+  return room_awaited();
+}
+
+void Tiers::Kept::let_go() {
+  if (tiers_ == nullptr) return;
+  for (const int host : std::exchange(hosts_, {})) tiers_->host_.unpin(host);
+  tiers_->room_taken_ -= room_;
+  ++tiers_->room_given_back_;
+  tiers_->room_waiters_ = 0;
+  tiers_ = nullptr;
 }
 
 // Returns the first usable source that has the block and from which it is cheaper to fetch than to
@@ -83,9 +123,7 @@ int Tiers::affordable_source(const BlockKey& key) {
   return kNone;
 }
 
-int Tiers::fetch_one(const BlockKey& key, std::span<const Token> tokens) {
-  const int from = affordable_source(key);
-  if (from == kNone) return kNone;
+int Tiers::fetch_one(int from, const BlockKey& key, std::span<const Token> tokens) {
   const int host = host_.put(key);
   if (host == kNone) {
     ++stats_.skipped;

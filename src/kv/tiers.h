@@ -78,6 +78,8 @@ class Tiers {
  public:
   Tiers(const TierConfig& config, int num_blocks, int block_size, uint64_t seed,
         BlockSources sources);
+  Tiers(const Tiers&) = delete;
+  Tiers& operator=(const Tiers&) = delete;
   const std::string& fingerprint() const { return config_.fingerprint; }
 
   // The beginning of a text: keys and tokens of its leading blocks. Those before block `from` are
@@ -90,11 +92,35 @@ class Tiers {
   // Returns the host blocks that continue the text, as far as host memory has it now; none if it is
   // cheaper to compute it.
   std::vector<int> ready(const Text& text);
+  // The host blocks that a sequence which fetches some has found or fetched: nobody else's take
+  // their places until let_go(), which its end implies. The tiers must outlive it.
+  class Kept {
+   public:
+    Kept() = default;
+    Kept(Kept&& other) noexcept { *this = std::move(other); }
+    Kept& operator=(Kept&& other) noexcept {
+      std::swap(tiers_, other.tiers_);
+      hosts_.swap(other.hosts_);
+      std::swap(room_, other.room_);
+      return *this;
+    }
+    ~Kept() { let_go(); }
+    void let_go();
+
+   private:
+    friend class Tiers;
+    Tiers* tiers_ = nullptr;
+    std::vector<int> hosts_;  // pinned
+    int room_ = 0;            // host blocks that the whole text takes
+  };
   // Fetches the following blocks that are not in host memory, but none before `asked`, which
-  // advances past those awaited, and none that are cheaper to compute. Returns the job of the last
-  // block whose answer is awaited and may lengthen ready(); 0 if none is.
-  uint64_t fetch(const Text& text, size_t& asked);
-  bool awaits(uint64_t job) const { return open_.contains(job); }
+  // advances past those awaited, and none that are cheaper to compute. Sequences fetch at the same
+  // time only if host memory has room for all that they keep; others wait. Returns what is awaited
+  // and may lengthen ready(), for awaits(): the job of the last block, or room; 0 if nothing is.
+  uint64_t fetch(const Text& text, size_t& asked, Kept& kept);
+  bool awaits(uint64_t what) const {
+    return (what & kRoom) != 0 ? what == room_awaited() : open_.contains(what);
+  }
 
   void hold(int host);                 // pins it until the plan that is being made is committed
   void load(int host, BlockId block);  // adds a load to that plan; the host block is held
@@ -158,8 +184,11 @@ class Tiers {
   std::span<const Token> slice(std::span<const Token> tokens, size_t i) const;
   std::span<const Token> tokens_of(int host) const;
   int find_host(const BlockKey& key, std::span<const Token> tokens) const;
-  int fetch_one(const BlockKey& key, std::span<const Token> tokens);
+  int fetch_one(int from, const BlockKey& key, std::span<const Token> tokens);
   int affordable_source(const BlockKey& key);
+  bool take_room(Kept& kept, size_t blocks);
+  uint64_t wait_for_room();
+  uint64_t room_awaited() const { return room_taken_ > 0 ? kRoom | room_given_back_ : 0; }
   int save(BlockId block, std::span<const Token> tokens);
   void store_later(int host);
   void start_store(const Store& store);
@@ -171,6 +200,10 @@ class Tiers {
   BlockSource& source(int i) { return *sources_[static_cast<size_t>(i)]; }
   OnDevice& block(BlockId id) { return blocks_[static_cast<size_t>(id)]; }
   HostBlock& host_block(int host) { return host_blocks_[static_cast<size_t>(host)]; }
+
+  // Marks the number that fetch() returns for a sequence that waits for room, which is otherwise
+  // the number of times that room was given back.
+  static constexpr uint64_t kRoom = uint64_t{1} << 63;
 
   TierConfig config_;  // only renew() changes it, and only the fingerprint
   size_t block_size_;
@@ -187,6 +220,8 @@ class Tiers {
   std::vector<TierJob> jobs_;
   std::unordered_map<uint64_t, TierJob> open_;  // jobs by id, without tokens
   uint64_t last_job_ = 0, committed_ = 0;
+  int room_taken_ = 0, room_waiters_ = 0;  // the latter since room was given back
+  uint64_t room_given_back_ = 0;
   TierCost cost_;
   TierStats stats_;
 };

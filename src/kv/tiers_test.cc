@@ -410,6 +410,75 @@ TEST_F(TwoSources, OneThatIsSlowerThanComputingLeavesTheOther) {
   EXPECT_EQ(asked(answer_all(*cache_)), (Asked{{1, 0}, {1, 1}})) << "the file takes 3, computing 1";
 }
 
+// Three texts of three blocks each, all of them in the file; host memory holds four blocks.
+class RoomInHostMemory : public TiersTest {
+ protected:
+  RoomInHostMemory() {
+    std::vector<StoredBlock> stored;
+    for (const Tokens& text : texts_)
+      for (const BlockKey& key : keys_of(text))
+        stored.push_back({static_cast<int>(stored.size()), key});
+    cache_ = std::make_unique<CacheIndex>(
+        12, kBlock, true, 1, TierConfig{.host_blocks = 4, .fingerprint = "model"}, file(9, stored));
+  }
+  bool fetch(BlockTable& table, const Tokens& text) {
+    cache_->open(table, text);
+    const bool awaited = cache_->fetch(table, text);
+    cache_->close(table);
+    return awaited;
+  }
+  const std::vector<Tokens> texts_{{1, 1, 1, 1, 1, 1, 1}, {2, 2, 2, 2, 2, 2, 2}, {3, 3, 3}};
+  std::unique_ptr<CacheIndex> cache_;
+};
+
+TEST_F(RoomInHostMemory, WhatASequenceFetchedIsNotTakenByTheNext) {
+  BlockTable a, b;
+  ASSERT_TRUE(fetch(a, texts_[0]));
+  EXPECT_EQ(answer_all(*cache_).size(), 3u);
+  EXPECT_FALSE(cache_->held(a));
+  EXPECT_TRUE(fetch(b, texts_[1]));
+  EXPECT_TRUE(cache_->held(b)) << "it waits for room";
+  EXPECT_TRUE(cache_->tiers().take_jobs().empty());
+  EXPECT_EQ(cache_->open(a, texts_[0]), 6) << "all that was fetched is still there";
+  EXPECT_FALSE(cache_->fetch(a, texts_[0]));
+  cache_->begin(a, texts_[0], 7);
+  EXPECT_FALSE(cache_->held(b));
+  EXPECT_EQ(step(*cache_).loads.size(), 3u);
+  EXPECT_TRUE(fetch(b, texts_[1]));
+  EXPECT_EQ(answer_all(*cache_).size(), 3u);
+  EXPECT_EQ(cache_->open(b, texts_[1]), 6);
+  cache_->begin(b, texts_[1], 7);
+  cache_->close(a);
+  cache_->close(b);
+}
+
+TEST_F(RoomInHostMemory, TheFirstThatWaitsIsNotOvertaken) {
+  BlockTable b, c;
+  {
+    BlockTable a;
+    ASSERT_TRUE(fetch(a, texts_[0]));
+    ASSERT_TRUE(fetch(b, texts_[1]));
+    EXPECT_TRUE(fetch(c, texts_[2])) << "there is room for its block, but not for the one before";
+    EXPECT_EQ(answer_all(*cache_).size(), 3u);
+    EXPECT_TRUE(cache_->held(b) && cache_->held(c));
+  }
+  EXPECT_FALSE(cache_->held(b) || cache_->held(c)) << "a sequence that has ended gives room back";
+  EXPECT_TRUE(fetch(b, texts_[1]));
+  EXPECT_TRUE(fetch(c, texts_[2]));
+  EXPECT_EQ(answer_all(*cache_).size(), 4u);
+}
+
+TEST_F(RoomInHostMemory, NotEverybodyWaits) {
+  BlockTable a;
+  ASSERT_TRUE(fetch(a, texts_[0]));
+  std::vector<BlockTable> others(300);
+  int waiting = 0;
+  for (BlockTable& other : others) waiting += fetch(other, texts_[1]);
+  EXPECT_EQ(waiting, 256);
+  EXPECT_EQ(cache_->tiers().stats().skipped, 44u);
+  answer_all(*cache_);
+}
+
 TEST_F(TiersTest, EverySourceThatWantsABlockGetsIt) {
   BlockSources two = file(8);
   two.push_back(std::make_unique<RecordSource>(8, 1));
