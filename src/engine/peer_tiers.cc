@@ -5,8 +5,9 @@
 
 #include "base/load_error.h"
 #include "base/log.h"
+#include "base/processors.h"
 #include "base/random.h"
-#include "engine/tier_thread.h"
+#include "engine/shelf_io.h"
 #include "peer/remote_source.h"
 #include "peer/stream.h"
 
@@ -33,28 +34,19 @@ PeerTiers::PeerTiers(const Resolved& resolved, LowerTiers& lower, Queue<Command>
 
 PeerTiers::~PeerTiers() { stop(); }
 
-// A step saves as many blocks as it can compute, so that they are there when the prompt is.
+// A step may save as many blocks as it can compute, so that they are on the shelf once the prompt
+// is computed.
 void PeerTiers::open_shelf(const Resolved& resolved, LowerTiers& lower) {
   shelf_ = std::make_shared<peer::Shelf>(lower.form->whole_bytes(), resolved.cache.shelf_blocks,
                                          random_seed());
   lower.config.stores_found = true;
   lower.config.saves_per_step =
       std::max(lower.config.saves_per_step, resolved.limits.max_rows / resolved.cache.block_size);
-  const int source = static_cast<int>(lower.sources.size());
   lower.sources.push_back(std::make_unique<peer::ShelfSource>(shelf_));
-  io_ = std::make_unique<TierThread>(
-      [shelf = shelf_, form = lower.form, whole = std::vector<std::byte>()](
-          const kv::TierJob& job, std::span<std::byte> block) mutable {
-        if (!form->same()) {
-          whole.resize(form->whole_bytes());
-          form->join(block, whole);
-          block = whole;
-        }
-        shelf->fill(job.record, block);
-        return true;
-      },
-      [&lower](int host_block) { return lower.host.block(host_block); }, inbox_,
-      TierThread::Patience{}, source);
+  constexpr int kMostThreads = 4, kCoresEach = 4;
+  io_ = std::make_unique<ShelfIo>(
+      shelf_, lower.form, [&lower](int host_block) { return lower.host.block(host_block); }, inbox_,
+      std::clamp(usable_processors() / kCoresEach, 1, kMostThreads));
 }
 
 void PeerTiers::open_client(const Resolved& resolved, LowerTiers& lower) {
@@ -72,13 +64,13 @@ void PeerTiers::open_client(const Resolved& resolved, LowerTiers& lower) {
       .facts = facts_,
       .block_size = resolved.cache.block_size,
       .block_bytes = lower.form->whole_bytes(),
+      .memory =
+          [&lower](int host_block) {
+            return lower.form->same() ? lower.host.block(host_block) : std::span<std::byte>();
+          },
       .put =
           [&lower](int host_block, std::span<const std::byte> bytes) {
-            const std::span<std::byte> block = lower.host.block(host_block);
-            if (lower.form->same())
-              std::ranges::copy(bytes, block.begin());
-            else
-              lower.form->cut(bytes, block);
+            lower.form->cut(bytes, lower.host.block(host_block));
           },
       .answer = [this](const TierDone& done) { inbox_.push(done); }});
   lower.config.always_pays = true;

@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/seconds.h"
 #include "peer/server_link.h"
-#include "peer/shelf.h"
 
 namespace skiff::peer {
 namespace {
@@ -61,7 +60,8 @@ struct BlockClient::Impl final : ServerLink::Owner {
   explicit Impl(Config c);
   ~Impl() override;
 
-  void came(const Block& block, std::span<const std::byte> bytes, Clock::time_point began) override;
+  std::span<std::byte> place_for(const Block& block) override;
+  void came(const Block& block, const Arrival& arrival) override;
   void missed(const Miss& miss) override;
   void lost(ServerLink& link, Loss why, const std::string& reason) override;
 
@@ -259,6 +259,7 @@ void BlockClient::Impl::end_reads(uint64_t lease, bool late) {
   std::erase_if(reads, [&](const auto& each) {
     const Reading& reading = each.second;
     if (static_cast<uint64_t>(reading.job.record) != lease) return false;
+    for (Server& s : servers) s.link.discard(reading.job.id);
     answer(reading, false, late);
     return true;
   });
@@ -281,35 +282,43 @@ void BlockClient::Impl::missed(const Miss& miss) {
   fail(static_cast<uint64_t>(found->second.job.record), why);
 }
 
+std::span<std::byte> BlockClient::Impl::place_for(const Block& block) {
+  const auto found = reads.find(block.job);
+  if (found == reads.end() || !config.memory) return {};
+  return config.memory(found->second.job.host_block);
+}
+
 // A block that nobody waits for any more is skipped.
-void BlockClient::Impl::came(const Block& block, std::span<const std::byte> bytes,
-                             Clock::time_point began) {
+void BlockClient::Impl::came(const Block& block, const Arrival& arrival) {
   const auto found = reads.find(block.job);
   if (found == reads.end()) return;
   const Reading& reading = found->second;
   const auto id = static_cast<uint64_t>(reading.job.record);
-  const Block right = checksummed(block.job, reading.job.key, bytes);
-  if (block.key != reading.job.key || block.low != right.low || block.high != right.high)
+  if (block.key != reading.job.key || arrival.sum != Sum{block.low, block.high})
     return fail(id, Loss::kDamaged);
-  config.put(reading.job.host_block, bytes);
+  if (place_for(block).empty()) config.put(reading.job.host_block, arrival.bytes);
   OpenLease& lease = leases.at(id);
   ++lease.came;
   lease.progress = Clock::now();
   ++counts.blocks;
-  counts.bytes += bytes.size();
-  counts.seconds += seconds_since(began);
+  counts.bytes += arrival.bytes.size();
+  counts.seconds += seconds_since(arrival.began);
   publish();
   answer(reading, true);
   reads.erase(found);
 }
 
-// Fails the leases that wait for a block for longer than Settings::wait_seconds.
+// Fails the leases that wait for a block for longer than Settings::wait_seconds. A server in doubt
+// has been silent for that long already, so reads of it are given no time of their own.
 void BlockClient::Impl::end_late(Clock::time_point now) {
   const auto patience = duration_of(config.settings.wait_seconds);
   std::vector<uint64_t> late;
-  for (const auto& [id, reading] : reads) {
-    const auto lease = static_cast<uint64_t>(reading.job.record);
-    if (now > std::max(reading.since, leases.at(lease).progress) + patience) late.push_back(lease);
+  for (const auto& [job, reading] : reads) {
+    const auto id = static_cast<uint64_t>(reading.job.record);
+    const OpenLease& lease = leases.at(id);
+    const bool doubted = lease.server != nullptr && lease.server->link.doubted();
+    const auto since = doubted ? lease.progress : std::max(reading.since, lease.progress);
+    if (now > since + patience) late.push_back(id);
   }
   for (const uint64_t lease : late) fail(lease, Loss::kLate);
 }

@@ -24,8 +24,10 @@ class BlockClient {
     Facts facts;
     int block_size = 64;
     size_t block_bytes = 0;
-    // Puts the bytes of a block, of which there are block_bytes, into a host block, which nobody
-    // else touches while a read of it is not answered.
+    // Returns the memory of a host block, block_bytes long, which nobody else touches while a read
+    // of it is not answered. Empty, or no function: put() is called instead.
+    std::function<std::span<std::byte>(int host_block)> memory;
+    // Puts the bytes of a block, of which there are block_bytes, into a host block.
     std::function<void(int host_block, std::span<const std::byte> bytes)> put;
     // Takes the answer to a job of start(), which stats() counts already.
     std::function<void(const TierDone&)> answer;

@@ -24,6 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr size_t kMaxStrangers = 16;  // connections that have not logged in
 constexpr size_t kReadAtOnce = 256 << 10;
+constexpr int kBlocksAtOnce = 4;  // sent to one connection before the others have their turn
 constexpr auto kTick = std::chrono::milliseconds(200);
 constexpr auto kBetweenWarnings = std::chrono::minutes(1);
 constexpr auto kBetweenRefusals = std::chrono::seconds(10);
@@ -47,9 +48,10 @@ struct Connection {
   bool welcome = false, closing = false, gone = false;
   Clock::time_point heard = Clock::now(), since = heard;
   std::unordered_map<uint64_t, Lease> leases;
-  size_t keys = 0;            // sum over all leases
-  std::deque<Read> reads;     // those that may be answered
-  std::vector<Read> waiting;  // those whose blocks are not there yet
+  size_t keys = 0;                     // sum over all leases
+  std::optional<Shelf::Loan> sending;  // the block whose bytes are being sent
+  std::deque<Read> reads;              // those that may be answered
+  std::vector<Read> waiting;           // those whose blocks are not there yet
 };
 
 // These two are what other threads tell the server.
@@ -88,6 +90,7 @@ struct BlockServer::Impl {
   void start(Lease& lease, Open& message);
   void close(Connection& c, uint64_t lease);
   void read(Connection& c, const Read& message);
+  bool send_block(Connection& c, const Read& read);
   void send_blocks(Connection& c);
   void miss(Connection& c, const Read& read, Loss why);
   void key_changed(const Changed& note);
@@ -343,14 +346,26 @@ void BlockServer::Impl::miss(Connection& c, const Read& read, Loss why) {
   write(Miss{.job = read.job, .why = static_cast<uint8_t>(why)}, c.stream.out());
 }
 
+// Returns false if the block is not here. Its bytes are sent from the shelf.
+bool BlockServer::Impl::send_block(Connection& c, const Read& read) {
+  c.sending = shelf->lend(read.key);
+  if (!c.sending) return false;
+  const Sum& sum = c.sending->sum();
+  write(Block{.job = read.job, .key = read.key, .low = sum.low, .high = sum.high}, c.stream.out());
+  c.stream.send_body(c.sending->bytes());
+  ++blocks;
+  return true;
+}
+
 // At most one block, or what the system takes at once, waits to be sent.
 void BlockServer::Impl::send_blocks(Connection& c) {
-  while (c.stream.send()) {
-    if (c.stream.unsent() > 0 || c.reads.empty() || c.closing) return;
+  for (int sent = 0; c.stream.send();) {
+    if (c.stream.body_sent()) c.sending.reset();
+    if (c.stream.unsent() > 0 || c.reads.empty() || c.closing || sent == kBlocksAtOnce) return;
     const Read next = c.reads.front();
     c.reads.pop_front();
-    if (shelf->copy(next.job, next.key, c.stream.out()))
-      ++blocks;
+    if (send_block(c, next))
+      ++sent;
     else
       c.waiting.push_back(next);
   }

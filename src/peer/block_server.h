@@ -5,6 +5,7 @@
 
 #include "peer/settings.h"
 #include "peer/shelf.h"
+#include "peer/wire.h"
 
 namespace skiff::peer {
 

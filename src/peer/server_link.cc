@@ -9,7 +9,10 @@
 namespace skiff::peer {
 namespace {
 
-constexpr size_t kReadAtOnce = 256 << 10;
+// Bytes of frames, of one piece of a block, and in all before other links have their turn. Frames
+// are read in small portions, because what follows a frame is a block, which goes to its place at
+// once; a piece of it is added to the checksum while the processor's cache has it.
+constexpr size_t kFrames = 4 << 10, kPiece = 256 << 10, kReadAtOnce = 8 << 20;
 constexpr double kGreetingSeconds = 5, kLongestRestSeconds = 30, kRefusedSeconds = 10;
 
 ServerLink::Clock::duration duration_of(double seconds) {
@@ -57,13 +60,52 @@ pollfd ServerLink::polled() const {
 
 void ServerLink::serve(short revents) {
   if ((revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
-    const bool open = stream_->receive(kReadAtOnce);
-    read_messages();
+    const bool open = read();
     if (!stream_) return;
     if (!open)
       return lose(Loss::kGone, ready() ? "the connection has ended" : "it cannot be reached");
   }
   flush();
+}
+
+// Returns false if the connection has ended; what came before is used all the same. What was
+// received and not used would not wake poll(), so none is left behind.
+bool ServerLink::read() {
+  bool open = true;
+  for (size_t total = 0; stream_;) {
+    const size_t n = incoming_ ? read_block(open) : read_frames(open);
+    total += n;
+    if (n == 0 || !stream_) break;
+    const bool used = !incoming_ || stream_->received().empty();
+    if (used && (!open || total >= kReadAtOnce)) break;
+  }
+  return open;
+}
+
+// Both return the number of bytes that were taken, and set `open` to false if the connection has
+// ended.
+size_t ServerLink::read_frames(bool& open) {
+  const size_t before = stream_->received().size();
+  if (!stream_->receive(kFrames)) open = false;
+  const size_t n = stream_->received().size() - before;
+  read_messages();
+  return n;
+}
+
+size_t ServerLink::read_block(bool& open) {
+  const auto rest = place_.subspan(filled_);
+  const auto piece = rest.first(std::min(kPiece, rest.size()));
+  size_t got = 0;
+  if (!stream_->receive_into(piece, got)) open = false;
+  if (got > 0) hear();
+  sum_.add(piece.first(got));
+  filled_ += got;
+  if (filled_ < place_.size()) return got;
+  const Block block = *incoming_;
+  incoming_.reset();
+  owner_.came(block, {.bytes = place_, .sum = sum_.sum(), .began = began_});
+  if (stream_) read_messages();
+  return got;
 }
 
 void ServerLink::keep_alive(Clock::time_point now) {
@@ -98,11 +140,7 @@ void ServerLink::hear() {
 }
 
 void ServerLink::read_messages() {
-  while (stream_) {
-    if (incoming_) {
-      if (!read_block()) return;
-      continue;
-    }
+  while (stream_ && !incoming_) {
     std::string_view in = stream_->received();
     const size_t before = in.size();
     const auto message = take(in, kMaxGreeting);
@@ -117,16 +155,22 @@ void ServerLink::read_messages() {
   }
 }
 
-// Returns false if the block is not complete.
-bool ServerLink::read_block() {
-  const std::string_view in = stream_->received();
-  if (!in.empty()) hear();
-  if (in.size() < config_.block_bytes) return false;
-  const Block block = *incoming_;
-  incoming_.reset();
-  owner_.came(block, std::as_bytes(std::span(in).first(config_.block_bytes)), began_);
-  stream_->consume(config_.block_bytes);
-  return true;
+void ServerLink::expect_block(const Block& block) {
+  incoming_ = block;
+  began_ = Clock::now();
+  filled_ = 0;
+  sum_.begin();
+  place_ = owner_.place_for(block);
+  if (!place_.empty()) return;
+  own_.resize(config_.block_bytes);
+  place_ = own_;
+}
+
+void ServerLink::discard(uint64_t job) {
+  if (!incoming_ || incoming_->job != job || place_.data() == own_.data()) return;
+  own_.resize(config_.block_bytes);
+  std::ranges::copy(place_.first(filled_), own_.begin());
+  place_ = own_;
 }
 
 void ServerLink::greet(const Message& message) {
@@ -158,11 +202,7 @@ void ServerLink::greet(const Message& message) {
 }
 
 void ServerLink::answer(const Message& message) {
-  if (const auto* block = std::get_if<Block>(&message)) {
-    incoming_ = *block;
-    began_ = Clock::now();
-    return;
-  }
+  if (const auto* block = std::get_if<Block>(&message)) return expect_block(*block);
   if (const auto* refused = std::get_if<Refused>(&message))
     return lose(Loss::kRefused, "it refuses: " + refused->why);
   if (const auto* miss = std::get_if<Miss>(&message)) owner_.missed(*miss);

@@ -7,7 +7,9 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "peer/block_sum.h"
 #include "peer/settings.h"
 #include "peer/stream.h"
 #include "peer/wire.h"
@@ -31,9 +33,17 @@ class ServerLink {
   class Owner {
    public:
     virtual ~Owner() = default;
-    // The bytes are valid during the call; `began` is when the first of them could be read.
-    virtual void came(const Block& block, std::span<const std::byte> bytes,
-                      Clock::time_point began) = 0;
+    // Returns LinkConfig::block_bytes bytes that the link writes the block to as it comes, until
+    // came(), lost() or discard(). Empty: the link uses memory of its own.
+    virtual std::span<std::byte> place_for(const Block& block) = 0;
+    // The bytes are those of place_for(), or valid during the call; `began` is when the first of
+    // them could be read.
+    struct Arrival {
+      std::span<const std::byte> bytes;
+      Sum sum;  // of the bytes
+      Clock::time_point began;
+    };
+    virtual void came(const Block& block, const Arrival& arrival) = 0;
     virtual void missed(const Miss& miss) = 0;
     // The connection has ended, for a reason that a log can print; connect() may make another.
     virtual void lost(ServerLink& link, Loss why, const std::string& reason) = 0;
@@ -60,6 +70,9 @@ class ServerLink {
   }
   // Asks the server for a sign of life; until one comes, it is in doubt.
   void doubt();
+  bool doubted() const { return doubted_; }
+  // The owner's memory for the block that answers this job is written to no more.
+  void discard(uint64_t job);
 
   // Begins to connect and to log in. Returns false if the system refuses at once; the server then
   // rests, and the owner is not told.
@@ -82,8 +95,11 @@ class ServerLink {
   enum class State { kDown, kGreeting, kReady };
   void lose(Loss why, const std::string& reason);
   void hear();
+  bool read();
+  size_t read_frames(bool& open);
+  size_t read_block(bool& open);
   void read_messages();
-  bool read_block();
+  void expect_block(const Block& block);
   void greet(const Message& message);
   void answer(const Message& message);
 
@@ -101,6 +117,10 @@ class ServerLink {
   double lease_seconds_ = 30;      // as the server's Welcome says
   std::optional<Block> incoming_;  // the block whose bytes come next
   Clock::time_point began_{};      // when its bytes began to come
+  std::span<std::byte> place_;     // where they go
+  size_t filled_ = 0;              // how many have come
+  BlockSum sum_;                   // of those that have come
+  std::vector<std::byte> own_;     // for blocks that the owner has no place for
 };
 
 }  // namespace skiff::peer

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "peer/block_server.h"
 
 namespace skiff::peer {
@@ -20,10 +22,12 @@ class ServerLinkTest : public testing::Test, public ServerLink::Owner {
     shelf_->fill(place, std::vector<std::byte>(16, std::byte{7}));
     shelf_->settle(place, true);
   }
-  void came(const Block& block, std::span<const std::byte> bytes,
-            ServerLink::Clock::time_point /*began*/) override {
+  std::span<std::byte> place_for(const Block& /*block*/) override { return place_; }
+  void came(const Block& block, const Arrival& arrival) override {
     came_.push_back(block.job);
-    bytes_.assign(bytes.begin(), bytes.end());
+    bytes_.assign(arrival.bytes.begin(), arrival.bytes.end());
+    EXPECT_EQ(arrival.sum, sum_of(arrival.bytes));
+    EXPECT_EQ(arrival.sum, (Sum{block.low, block.high}));
   }
   void missed(const Miss& miss) override { missed_.push_back(miss.job); }
   void lost(ServerLink& link, Loss why, const std::string& reason) override {
@@ -57,6 +61,7 @@ class ServerLinkTest : public testing::Test, public ServerLink::Owner {
   std::optional<BlockServer> server_;
   std::vector<uint64_t> came_, missed_;
   std::vector<std::byte> bytes_;
+  std::span<std::byte> place_;  // where blocks go; empty: the link's own memory
   std::vector<Loss> lost_;
   std::string reason_;
 };
@@ -79,6 +84,89 @@ TEST_F(ServerLinkTest, WhatIsSentBeforeTheLoginIsAnsweredAfterIt) {
   EXPECT_EQ(missed_, std::vector<uint64_t>{6}) << "there is no lease 2";
   EXPECT_EQ(bytes_, std::vector<std::byte>(16, std::byte{7}));
   EXPECT_TRUE(lost_.empty());
+}
+
+// A server of a test's own, which has greeted the link and been greeted.
+class OwnServer {
+ public:
+  OwnServer(ServerLink& link, const Fd& listener, const std::string& key) : stream_(Fd()) {
+    EXPECT_TRUE(link.connect());
+    pollfd one{listener.get(), POLLIN, 0};
+    EXPECT_EQ(poll(&one, 1, 20000), 1);
+    stream_ = Stream(accept_from(listener));
+    const Digest nonce = random_nonce();
+    say(Hello{.nonce = nonce});
+    std::optional<Login> login;
+    for (int i = 0; i < 2000 && !login; ++i) {
+      one = link.polled();
+      poll(&one, 1, 10);
+      link.serve(one.revents);
+      stream_.receive(kMaxGreeting);
+      std::string_view in = stream_.received();
+      if (const auto message = take(in, kMaxGreeting); message && *message)
+        login = std::get<Login>(**message);
+    }
+    if (login) say(Welcome{proof(key, "prefill", login->nonce, nonce), 60000});
+  }
+  void say(const Message& message) {
+    write(message, stream_.out());
+    EXPECT_TRUE(stream_.send());
+  }
+  void say_bytes(std::span<const std::byte> bytes) {
+    stream_.send_body(bytes);
+    EXPECT_TRUE(stream_.send() && stream_.body_sent());
+  }
+
+ private:
+  Stream stream_;
+};
+
+class BlocksInPlace : public ServerLinkTest {
+ protected:
+  BlocksInPlace() {
+    config_.block_bytes = kBytes;
+    for (size_t i = 0; i < kBytes; ++i) block_[i] = static_cast<std::byte>(i * 7 / 3);
+    place_ = mine_;
+  }
+  Block announced(uint64_t job) const {
+    const Sum sum = sum_of(block_);
+    return {.job = job, .key = key_of(1), .low = sum.low, .high = sum.high};
+  }
+  static constexpr size_t kBytes = 20000;  // more than a portion of frames
+  std::vector<std::byte> block_ = std::vector<std::byte>(kBytes);
+  std::vector<std::byte> mine_ = std::vector<std::byte>(kBytes);
+  const Fd listener_ = std::move(*listen_on({"127.0.0.1", 0}));
+};
+
+TEST_F(BlocksInPlace, ABlockGoesToThePlaceOfItsOwner) {
+  ServerLink link = link_to(port_of(listener_));
+  OwnServer server(link, listener_, config_.key);
+  for (uint64_t job = 1; job <= 3; ++job) {
+    server.say(announced(job));
+    server.say_bytes(block_);
+    server.say(Miss{.job = 10 + job});
+  }
+  EXPECT_TRUE(comes_to(link, [&] { return missed_.size() == 3; }));
+  EXPECT_EQ(came_, (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_EQ(missed_, (std::vector<uint64_t>{11, 12, 13}));
+  EXPECT_EQ(bytes_, block_);
+  EXPECT_EQ(mine_, block_);
+}
+
+TEST_F(BlocksInPlace, WhatIsDiscardedIsWrittenToNoMore) {
+  ServerLink link = link_to(port_of(listener_));
+  OwnServer server(link, listener_, config_.key);
+  const std::span whole(block_);
+  server.say(announced(1));
+  server.say_bytes(whole.first(kBytes / 2));
+  EXPECT_TRUE(comes_to(link, [&] { return mine_[kBytes / 2 - 1] == block_[kBytes / 2 - 1]; }));
+  link.discard(2);  // another job
+  link.discard(1);
+  std::ranges::fill(mine_, std::byte{9});
+  server.say_bytes(whole.subspan(kBytes / 2));
+  EXPECT_TRUE(comes_to(link, [&] { return !came_.empty(); }));
+  EXPECT_EQ(bytes_, block_) << "the block is whole all the same";
+  EXPECT_EQ(mine_, std::vector<std::byte>(kBytes, std::byte{9}));
 }
 
 TEST_F(ServerLinkTest, AnEndedServerIsLeftAlone) {

@@ -1,17 +1,9 @@
 #include "peer/shelf.h"
 
-#include <xxhash.h>
-
-#include <algorithm>
-
 #include "base/check.h"
+#include "base/huge_pages.h"
 
 namespace skiff::peer {
-
-Block checksummed(uint64_t job, const kv::BlockKey& key, std::span<const std::byte> bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return {.job = job, .key = key, .low = hash.low64, .high = hash.high64};
-}
 
 // The memory is not written to here, so it becomes resident as blocks come.
 Shelf::Shelf(size_t block_bytes, int places, uint64_t seed)
@@ -19,7 +11,9 @@ Shelf::Shelf(size_t block_bytes, int places, uint64_t seed)
       memory_(new std::byte[static_cast<size_t>(places) * block_bytes]),
       index_(places, seed),
       leases_(0, kv::BlockKeyHash{seed}),
-      sums_(static_cast<size_t>(places)) {}
+      sums_(static_cast<size_t>(places)) {
+  ask_for_huge_pages({memory_.get(), static_cast<size_t>(places) * block_bytes});
+}
 
 bool Shelf::has(const kv::BlockKey& key) const {
   std::lock_guard lock(mutex_);
@@ -39,11 +33,9 @@ int Shelf::reserve(const kv::BlockKey& key) {
 
 // Only the writer touches a place that is not ready, so the copy needs no lock.
 void Shelf::fill(int place, std::span<const std::byte> bytes) {
-  SKIFF_CHECK_EQ(bytes.size(), block_bytes_);
-  std::ranges::copy(bytes, at(place));
-  const Block sum = checksummed(0, {}, bytes);
+  const Sum sum = copy_and_sum(bytes, at(place));
   std::lock_guard lock(mutex_);
-  sums_[static_cast<size_t>(place)] = {sum.low, sum.high};
+  sums_[static_cast<size_t>(place)] = sum;
 }
 
 void Shelf::settle(int place, bool ok) {
@@ -85,22 +77,20 @@ size_t Shelf::leased() const {
   return leases_.size();
 }
 
-// The place is pinned meanwhile, so that the engine need not wait for the copy.
-bool Shelf::copy(uint64_t job, const kv::BlockKey& key, std::string& out) {
-  int place = kNone;
-  Sum sum;
-  {
-    std::lock_guard lock(mutex_);
-    place = index_.find(key);
-    if (place == kNone || !index_.ready(place)) return false;
-    index_.pin(place);
-    sum = sums_[static_cast<size_t>(place)];
-  }
-  write(Block{.job = job, .key = key, .low = sum.low, .high = sum.high}, out);
-  out.append(reinterpret_cast<const char*>(at(place)), block_bytes_);
+std::optional<Shelf::Loan> Shelf::lend(const kv::BlockKey& key) {
   std::lock_guard lock(mutex_);
-  index_.unpin(place);
-  return true;
+  const int place = index_.find(key);
+  if (place == kNone || !index_.ready(place)) return std::nullopt;
+  index_.pin(place);
+  return Loan(this, place, sums_[static_cast<size_t>(place)]);
 }
+
+Shelf::Loan::~Loan() {
+  if (shelf_ == nullptr) return;
+  std::lock_guard lock(shelf_->mutex_);
+  shelf_->index_.unpin(place_);
+}
+
+std::span<const std::byte> Shelf::Loan::bytes() const { return shelf_->at(place_); }
 
 }  // namespace skiff::peer

@@ -4,18 +4,20 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
-#include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "kv/block_source.h"
 #include "kv/place_index.h"
-#include "peer/wire.h"
+#include "peer/block_sum.h"
 
 namespace skiff::peer {
 
-// Places are reused from the coldest, but never one whose block is leased. Thread-safe: the engine
-// reserves and settles, the thread that moves bytes fills, and the server leases and copies.
+// Places are reused from the coldest, but never one whose block is leased or lent. Thread-safe: the
+// engine reserves and settles, the threads that move bytes fill, and the server leases and borrows.
 class Shelf {
  public:
   static constexpr int kNone = kv::PlaceIndex::kNone;
@@ -24,7 +26,7 @@ class Shelf {
 
   // Returns true if the block is here or is being written.
   bool has(const kv::BlockKey& key) const;
-  // Returns a place for a block; kNone if every place is leased or being written.
+  // Returns a place for a block; kNone if every place is leased, lent or being written.
   int reserve(const kv::BlockKey& key);
   // Copies block_bytes() bytes to a place that was reserved, and takes their checksum.
   void fill(int place, std::span<const std::byte> bytes);
@@ -34,8 +36,31 @@ class Shelf {
   void lease(const kv::BlockKey& key);
   void unlease(const kv::BlockKey& key);
   size_t leased() const;  // number of keys that have a lease
-  // Appends the block as a frame and its bytes. Returns false if it is not here.
-  bool copy(uint64_t job, const kv::BlockKey& key, std::string& out);
+
+  // A block that stays where it is while this object lives, at most as long as the shelf.
+  class Loan {
+   public:
+    Loan(Loan&& other) noexcept
+        : shelf_(std::exchange(other.shelf_, nullptr)), place_(other.place_), sum_(other.sum_) {}
+    Loan& operator=(Loan&& other) noexcept {
+      std::swap(shelf_, other.shelf_);
+      std::swap(place_, other.place_);
+      std::swap(sum_, other.sum_);
+      return *this;
+    }
+    ~Loan();
+    std::span<const std::byte> bytes() const;
+    const Sum& sum() const { return sum_; }  // of bytes()
+
+   private:
+    friend class Shelf;
+    Loan(Shelf* shelf, int place, Sum sum) : shelf_(shelf), place_(place), sum_(sum) {}
+    Shelf* shelf_;
+    int place_;
+    Sum sum_;
+  };
+  // Returns the block, or nothing if it is not here.
+  std::optional<Loan> lend(const kv::BlockKey& key);
 
   // The engine's thread calls it when a block has become readable (true), or will not because there
   // is no place (false). It is set before blocks come.
@@ -43,8 +68,8 @@ class Shelf {
   void on_change(Listener listener) { listener_ = std::move(listener); }
 
  private:
-  std::byte* at(int place) const {
-    return memory_.get() + static_cast<size_t>(place) * block_bytes_;
+  std::span<std::byte> at(int place) const {
+    return {memory_.get() + static_cast<size_t>(place) * block_bytes_, block_bytes_};
   }
 
   const size_t block_bytes_;
@@ -53,14 +78,8 @@ class Shelf {
   mutable std::mutex mutex_;  // guards the members below
   kv::PlaceIndex index_;
   std::unordered_map<kv::BlockKey, int, kv::BlockKeyHash> leases_;
-  struct Sum {
-    uint64_t low = 0, high = 0;
-  };
   std::vector<Sum> sums_;  // [places]
 };
-
-// Returns the message that goes ahead of the bytes, with their XXH3-128.
-Block checksummed(uint64_t job, const kv::BlockKey& key, std::span<const std::byte> bytes);
 
 // The shelf as the cache sees it: blocks are stored in it and never fetched back.
 class ShelfSource final : public kv::BlockSource {

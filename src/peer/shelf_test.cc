@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace skiff::peer {
 namespace {
 
@@ -20,15 +22,11 @@ class ShelfTest : public testing::Test {
     return true;
   }
   bool has_bytes(uint8_t byte) {
-    std::string out;
-    if (!shelf_.copy(3, key(byte), out)) return false;
-    EXPECT_EQ(out.substr(out.size() - 16), std::string(16, static_cast<char>(byte)));
-    std::string_view in = out;
-    const auto message = take(in, kMaxFrame);
-    const auto& block = std::get<Block>(**message);
+    const auto loan = shelf_.lend(key(byte));
+    if (!loan) return false;
     const std::vector<std::byte> bytes(16, std::byte{byte});
-    const Block right = checksummed(3, key(byte), bytes);
-    EXPECT_TRUE(block.low == right.low && block.high == right.high && block.job == 3);
+    EXPECT_TRUE(std::ranges::equal(loan->bytes(), bytes));
+    EXPECT_EQ(loan->sum(), sum_of(bytes));
     return true;
   }
   Shelf shelf_{16, 3, 1};
@@ -78,6 +76,21 @@ TEST_F(ShelfTest, AFailedBlockLeavesItsPlaceAndItsLease) {
   EXPECT_TRUE(has_bytes(1)) << "it is still leased";
   shelf_.unlease(key(1));
   EXPECT_EQ(shelf_.leased(), 0u);
+}
+
+TEST_F(ShelfTest, ALentBlockStaysUntilItIsGivenBack) {
+  EXPECT_TRUE(put(1));
+  {
+    auto loan = shelf_.lend(key(1));
+    ASSERT_TRUE(loan);
+    const Shelf::Loan moved = std::move(*loan);
+    loan.reset();
+    for (uint8_t i = 2; i <= 9; ++i) EXPECT_TRUE(put(i));
+    EXPECT_EQ(moved.bytes()[0], std::byte{1});
+  }
+  EXPECT_TRUE(has_bytes(1));
+  for (uint8_t i = 10; i <= 12; ++i) EXPECT_TRUE(put(i));
+  EXPECT_FALSE(has_bytes(1));
 }
 
 TEST_F(ShelfTest, TellsWhatComesAndWhatCannot) {

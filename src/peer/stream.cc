@@ -160,15 +160,41 @@ void Stream::consume(size_t bytes) {
   used_ = 0;
 }
 
-bool Stream::send() {
-  while (unsent() > 0) {
-    const ssize_t n = ::send(fd(), out_.data() + sent_, unsent(), MSG_NOSIGNAL);
+bool Stream::receive_into(std::span<std::byte> to, size_t& got) {
+  const std::string_view here = received().substr(0, to.size());
+  std::memcpy(to.data(), here.data(), here.size());
+  got = here.size();
+  consume(got);
+  if (got == to.size()) return true;
+  const ssize_t n = recv(fd(), to.data() + got, to.size() - got, 0);
+  got += static_cast<size_t>(std::max<ssize_t>(n, 0));
+  return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+// Adds to `sent` what the system takes. Returns false if the connection has ended.
+bool Stream::send_some(const void* data, size_t size, int flags, size_t& sent) {
+  while (sent < size) {
+    const ssize_t n =
+        ::send(fd(), static_cast<const char*>(data) + sent, size - sent, MSG_NOSIGNAL | flags);
     if (n < 0) return errno == EAGAIN || errno == EINTR;
-    sent_ += static_cast<size_t>(n);
+    sent += static_cast<size_t>(n);
   }
-  out_.clear();
-  sent_ = 0;
   return true;
+}
+
+bool Stream::send() {
+  for (;;) {
+    const bool more = !body_.empty() || !later_.empty();
+    if (!send_some(out_.data(), out_.size(), more ? MSG_MORE : 0, sent_)) return false;
+    if (sent_ < out_.size()) return true;
+    out_.clear();
+    sent_ = 0;
+    size_t of_body = 0;
+    if (!send_some(body_.data(), body_.size(), 0, of_body)) return false;
+    body_ = body_.subspan(of_body);
+    if (!body_.empty() || later_.empty()) return true;
+    out_.swap(later_);
+  }
 }
 
 }  // namespace skiff::peer

@@ -1,6 +1,7 @@
 // peer/stream.h -- a TCP connection that never blocks, with what was read and what is to be sent.
 #pragma once
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -63,16 +64,29 @@ class Stream {
   bool receive(size_t most);
   std::string_view received() const { return std::string_view(in_).substr(used_); }
   void consume(size_t bytes);
+  // Moves what was received, and then reads what there is, to the beginning of `to`, so that large
+  // data is not copied twice. Sets `got` to the number of bytes. Returns false if the connection
+  // has ended.
+  bool receive_into(std::span<std::byte> to, size_t& got);
 
-  std::string& out() { return out_; }  // append only
-  size_t unsent() const { return out_.size() - sent_; }
+  // What is appended here is sent behind everything that waits to be sent. Append only.
+  std::string& out() { return body_.empty() ? out_ : later_; }
+  // Sends these bytes behind what out() has now, from where they are: they stay there until
+  // body_sent(). Requires body_sent().
+  void send_body(std::span<const std::byte> bytes) { body_ = bytes; }
+  bool body_sent() const { return body_.empty(); }
+  size_t unsent() const { return out_.size() - sent_ + body_.size() + later_.size(); }
   // Sends what the system takes now. Returns false if the connection has ended.
   bool send();
 
  private:
   Fd fd_;
+  bool send_some(const void* data, size_t size, int flags, size_t& sent);
+
   std::string in_, out_;
-  size_t used_ = 0, sent_ = 0;
+  size_t used_ = 0, sent_ = 0;       // bytes of in_ and out_ that are done with
+  std::span<const std::byte> body_;  // what is left of it; comes behind out_
+  std::string later_;                // comes behind body_
 };
 
 }  // namespace skiff::peer
