@@ -1,5 +1,6 @@
 #include "kv/cache_index.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -64,17 +65,26 @@ bool CacheIndex::expect(BlockTable& table, std::span<const Token> tokens, const 
 
 bool CacheIndex::held(const BlockTable& table) const { return tiers_.awaits(table.awaited); }
 
-void CacheIndex::begin(BlockTable& table, std::span<const Token> tokens, int size) {
-  const std::vector<int> found = std::exchange(table.found, {});
-  for (const int host : found) tiers_.hold(host);
-  table.kept.let_go();
+void CacheIndex::begin(BlockTable& table, std::span<const Token> tokens, int size, int most) {
+  if (!table.found.empty()) tiers_.keep(table.kept, table.found);
   const bool room = grow(table, size);
   SKIFF_CHECK(room, "no room for {} tokens", size);
   const size_t here = static_cast<size_t>(table.published);
   if (!tiers_.empty())
     for (size_t i = 0; i < here; ++i) tiers_.found(table.blocks[i]);
-  for (size_t i = 0; i < found.size(); ++i) tiers_.load(found[i], table.blocks[here + i]);
-  publish(table, tokens, static_cast<int>(here + found.size()) * block_size_);
+  load(table, tokens, most);
+}
+
+void CacheIndex::load(BlockTable& table, std::span<const Token> tokens, int most) {
+  const auto n = std::min(table.found.size(), static_cast<size_t>(most));
+  const auto first = static_cast<size_t>(table.published);
+  for (size_t i = 0; i < n; ++i) {
+    tiers_.hold(table.found[i]);
+    tiers_.load(table.found[i], table.blocks[first + i]);
+  }
+  table.found.erase(table.found.begin(), table.found.begin() + static_cast<std::ptrdiff_t>(n));
+  if (table.found.empty()) table.kept.let_go();
+  publish(table, tokens, static_cast<int>(first + n) * block_size_);
 }
 
 bool CacheIndex::grow(BlockTable& table, int tokens) {

@@ -1,5 +1,6 @@
 // kv/cache_index.h -- the KV cache as the scheduler sees it: block numbers without bytes.
 #pragma once
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -17,10 +18,12 @@ struct BlockTable {
 
   // The following members are for lower tiers. All but `found` outlive close().
   std::vector<BlockKey> keys;  // keys of the leading blocks, computed on demand
-  std::vector<int> found;      // host blocks that continue `blocks`, for begin()
-  size_t asked = 0;            // blocks before this index have been requested
-  uint64_t awaited = 0;        // what held() waits for
-  Tiers::Kept kept;            // from fetch() to begin()
+  // Host blocks that continue `blocks`, for begin(); behind it those that are not loaded yet, which
+  // come into the blocks from `published` on.
+  std::vector<int> found;
+  size_t asked = 0;      // blocks before this index have been requested
+  uint64_t awaited = 0;  // what held() waits for
+  Tiers::Kept kept;      // from fetch() until all is loaded
 };
 
 // Steps run on the device in the order in which they were planned, so a block that close() or
@@ -53,10 +56,16 @@ class CacheIndex {
   };
   bool expect(BlockTable& table, std::span<const Token> tokens, const Expecting& by);
   void release(uint64_t owner) { tiers_.release(owner); }
-  void ask_again(BlockTable& table) { table.asked = 0; }
+  void ask_again(BlockTable& table) {
+    table.asked = 0;
+    table.kept.let_go();
+  }
   // Makes room for `size` tokens in all in a table just opened, and adds loads of blocks found in
-  // host memory to the plan that is being made. CHECKs that there is room.
-  void begin(BlockTable& table, std::span<const Token> tokens, int size);
+  // host memory to the plan that is being made: all of them, or `most`. The others follow by
+  // load(), before any row of the sequence is planned. CHECKs that there is room.
+  void begin(BlockTable& table, std::span<const Token> tokens, int size, int most = kAll);
+  void load(BlockTable& table, std::span<const Token> tokens, int most);
+  static constexpr int kAll = std::numeric_limits<int>::max();
   // Makes room for `tokens` tokens in all, all or nothing. Evicts if it must.
   bool grow(BlockTable& table, int tokens);
   // Lets others find the blocks of the first `computed` tokens, whose keys and values are written,

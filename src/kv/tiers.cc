@@ -79,6 +79,13 @@ uint64_t Tiers::fetch(const Text& text, size_t& asked, Kept& kept) {
   return awaited;
 }
 
+void Tiers::keep(Kept& kept, std::span<const int> hosts) {
+  for (const int host : hosts) host_.pin(host);
+  kept.tiers_ = this;
+  for (const int host : kept.hosts_) host_.unpin(host);
+  kept.hosts_.assign(hosts.begin(), hosts.end());
+}
+
 // A text that is larger than host memory still gets what there is, once it is alone. Nobody takes
 // room before those that wait, which come in the scheduler's order once some is given back.
 bool Tiers::take_room(Kept& kept, size_t blocks) {

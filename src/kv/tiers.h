@@ -122,6 +122,8 @@ class Tiers {
     return (what & kRoom) != 0 ? what == room_awaited() : open_.contains(what);
   }
 
+  // Makes `kept` those of these host blocks, which it pins, until let_go().
+  void keep(Kept& kept, std::span<const int> hosts);
   void hold(int host);                 // pins it until the plan that is being made is committed
   void load(int host, BlockId block);  // adds a load to that plan; the host block is held
   // Called when a block has entered the prefix tree.
@@ -147,6 +149,7 @@ class Tiers {
   void measured(int rows, int copies, double seconds, double copy_seconds) {
     cost_.step(rows, copies, seconds, copy_seconds);
   }
+  double copy_seconds() const { return cost_.copy_seconds(); }  // see TierCost
   void done(const TierDone& answer);
   std::vector<TierJob> take_jobs();  // jobs to be started now, in this order
   void source_is(const TierState& state);

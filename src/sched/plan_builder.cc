@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -28,12 +30,25 @@ int draft_rows(const Limits& limits, int decodes, bool prefills) {
   return std::min(share, limits.max_logit_rows - limits.max_seqs);
 }
 
+// Returns how many blocks a step may load. Loads come before its rows, so decodes wait for them
+// like for the rows of a prompt.
+int loads_of(const Limits& limits, const Wanted& wanted) {
+  constexpr double kLeastLoads = 4;  // however short the aim is
+  if (wanted.decodes == 0) return std::numeric_limits<int>::max();
+  if (limits.policy.max_loads > 0) return limits.policy.max_loads;
+  if (wanted.aim == 0 || wanted.load == 0) return std::numeric_limits<int>::max();
+  const double most = (wanted.aim - wanted.base) / wanted.load;
+  return static_cast<int>(std::clamp(most, kLeastLoads, 1e9));
+}
+
 }  // namespace
 
 PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, const Wanted& wanted)
     : limits_(limits),
       rows_(limits.max_rows),
       logit_rows_(limits.max_logit_rows),
+      loads_(loads_of(limits, wanted)),
+      load_seconds_(wanted.load),
       draft_rows_(
           draft_rows(limits, std::min(wanted.decodes, limits.max_rows), wanted.prompts > 0)),
       draft_length_(limits.policy.cost, wanted.decodes, wanted.base),
@@ -110,7 +125,13 @@ int PlanBuilder::rows_for(const Sequence& s) const {
   return count == s.left() && logit_rows_ == 0 ? 0 : count;
 }
 
+void PlanBuilder::loaded(int blocks) {
+  loads_ -= blocks;
+  attention_ += blocks * load_seconds_;
+}
+
 void PlanBuilder::add(Sequence& s, int count, int draft) {
+  open(s);
   const int end = s.planned + count;
   const bool last = end - draft == s.total();
   const bool sample = last && !s.pooling, pool = last && s.pooling;
@@ -152,7 +173,9 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
   SKIFF_CHECK(rows_ >= 0 && logit_rows_ >= 0, "step {} is over its limits", plan_.step);
 }
 
-void PlanBuilder::open(const Sequence& s) {
+// Tells the device of the slot before its first rows.
+void PlanBuilder::open(Sequence& s) {
+  if (std::exchange(s.opened, true)) return;
   plan_.opened.push_back({.slot = s.slot,
                           .params = s.params,
                           .history = s.tokens,

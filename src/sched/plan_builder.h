@@ -14,6 +14,7 @@ struct Wanted {
   double base = 0;    // the seconds of a step with the decodes alone; 0: not known
   double aim = 0;     // the seconds that a step with prompts should take; 0: there is no aim
   double finish = 0;  // the seconds that it may take if a prompt ends in it; at least `aim`
+  double load = 0;    // the seconds of loading one block; 0: not known
 };
 
 class PlanBuilder {
@@ -32,16 +33,21 @@ class PlanBuilder {
   // Plans rows [s.planned, s.planned + count), the last `draft` of them drafts. The sequence has a
   // slot and blocks for them.
   void add(Sequence& s, int count, int draft);
-  void open(const Sequence& s);
+  // Returns how many blocks may be loaded from lower tiers before the rows of this step.
+  int loads_left() const { return loads_; }
+  void loaded(int blocks);  // so many of them are
   StepPlan take() { return std::move(plan_); }
 
  private:
+  void open(Sequence& s);
   double cost_of_row(const Sequence& s) const;
   int timed_rows(const Sequence& s, int most) const;
 
   const Limits& limits_;
   StepPlan plan_;
   int rows_, logit_rows_;  // rows that are left
+  int loads_;              // blocks that may still be loaded
+  double load_seconds_;    // that one of them takes
   int draft_rows_;         // draft rows that are left
   DraftLength draft_length_;
   double long_cost_;   // the cost that is left, see Policy
@@ -49,7 +55,7 @@ class PlanBuilder {
   // With an aim: when the step should end, with long prompts and without. 0: no aim.
   double end_ = 0, short_end_ = 0;
   double finish_ = 0;       // when it should end if a short prompt ends in it, too
-  double attention_ = 0;    // seconds of the attention planned so far
+  double attention_ = 0;    // seconds of the attention and of the loads planned so far
   int prompt_rows_ = 0;     // rows of prompts planned so far
   bool owes_long_ = false;  // a long prompt runs, and none of its rows is planned
 };

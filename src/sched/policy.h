@@ -22,6 +22,9 @@ struct Policy {
   // aim (sched/step_aim.h), and long ones share it with the others.
   StepCost cost;
   double step_seconds = 0;  // the aim; 0: found from `cost`; infinity: none
+  // The most blocks that a step with decodes loads from lower tiers of the cache; 0: as many as its
+  // aim has time for, or any number where there is no aim.
+  int max_loads = 0;
   // Limits what long prompts cost in one step where there is no aim, so that steps stay short for
   // sequences that decode and for short prompts that arrive meanwhile. In units of a row at
   // position 0; 0 stands for no limit.

@@ -60,8 +60,9 @@ struct SchedulerStats {
 // is committed, or its sequence sits a step out.
 //
 // A sequence whose beginning lies in a lower tier of the cache (see kv/tiers.h) starts with a plan
-// that loads it. Where it must be fetched from a source first, the sequence is skipped until the
-// source has answered; blocks that did not arrive are computed.
+// that loads it, or with several where sequences that decode would wait for that too long. Where it
+// must be fetched from a source first, the sequence is skipped until the source has answered;
+// blocks that did not arrive are computed.
 //
 // Not thread-safe.
 class Scheduler {
@@ -106,6 +107,7 @@ class Scheduler {
   Status check(const NewSequence& sequence) const;
   Status check_kind(const NewSequence& sequence) const;
   bool waits_for_drafts(const PlanBuilder& step) const;
+  void continue_loads(PlanBuilder& step);
   bool continue_decodes(PlanBuilder& step);
   bool continue_prefills(PlanBuilder& step, PromptKind kind);
   Wanted wanted() const;

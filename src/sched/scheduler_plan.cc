@@ -18,6 +18,7 @@ StepPlan Scheduler::plan() {
   // Where steps have an aim in time, long prompts get what short ones leave of it, those included
   // that start in this step.
   const PromptKind first = has_aim_ ? PromptKind::kShort : PromptKind::kAny;
+  continue_loads(step);
   const bool roomy = continue_decodes(step) && continue_prefills(step, first);
   const auto may_admit = [&] {  // a step that preempted a sequence admits none
     return roomy && holder_ == nullptr && preemptions == counters_.preemptions;
@@ -35,6 +36,7 @@ Wanted Scheduler::wanted() const {
   Wanted wanted{.prompts = static_cast<int>(waiting_.size())};
   StepLoad load;
   for (const auto& [rank, s] : running_) {
+    wanted.prompts += s->loads();
     if (!s->wants_rows()) continue;
     if (s->left() == 1) {
       ++load.decodes;
@@ -45,6 +47,7 @@ Wanted Scheduler::wanted() const {
     if (s->is_long) wanted.long_rows += s->left();
   }
   wanted.decodes = load.decodes;
+  wanted.load = cache_.tiers().copy_seconds();
   if (cost.known() && load.decodes > 0) wanted.base = cost.seconds(load.decodes) + load.attention;
   if (!has_aim_ || wanted.prompts == 0) return wanted;
   load.backlog = backlog();
@@ -82,6 +85,18 @@ double Scheduler::backlog() const {
 
 bool Scheduler::held_back(const Sequence& s) const {
   return holder_ != nullptr && s.rank > holder_->rank;
+}
+
+// Goes on with loads that one step has no time for. A sequence all of whose blocks are loaded by a
+// plan may have rows in it.
+void Scheduler::continue_loads(PlanBuilder& step) {
+  for (const auto& [rank, s] : running_) {
+    if (step.loads_left() == 0) return;
+    if (s->finish != Finish::kNone || !s->loads()) continue;
+    const int loads = std::min(static_cast<int>(s->table.found.size()), step.loads_left());
+    step.loaded(loads);
+    cache_.load(s->table, s->tokens, loads);
+  }
 }
 
 // Both loops may erase elements behind `it` (preempted sequences), so `it` is advanced only after
@@ -269,10 +284,12 @@ void Scheduler::start(Sequence& s, PlanBuilder& step) {
     events_.push_back({.seq = s.id, .admitted = true, .cached = s.planned});
   }
   release_expected(s);
+  s.opened = false;
+  const int loads = std::min(static_cast<int>(s.table.found.size()), step.loads_left());
+  step.loaded(loads);
   const int count = step.rows_for(s);
-  cache_.begin(s.table, s.tokens, s.planned + count);
-  step.open(s);
-  step.add(s, count, 0);
+  cache_.begin(s.table, s.tokens, s.planned + count, loads);
+  if (!s.loads() && count > 0) step.add(s, count, 0);
 }
 
 void Scheduler::preempt(Sequence& s) {

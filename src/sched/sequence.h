@@ -41,14 +41,17 @@ struct Sequence {
   bool continues = false;  // NewSequence::continues: its tokens were counted before
   bool admitted = false;
   bool expects = false;  // sources of blocks keep what it will fetch
+  bool opened = false;   // a plan has told the device of its slot
   Finish finish = Finish::kNone;
 
   int known() const { return static_cast<int>(tokens.size()); }
   int total() const { return known() + unknown; }
   int produced() const { return known() - prompt_len; }
   int left() const { return total() - planned; }  // rows to compute before the next draw
+  // Returns true while it runs and blocks of it are still to be loaded from host memory.
+  bool loads() const { return slot >= 0 && !table.found.empty(); }
   bool wants_rows() const {
-    return finish == Finish::kNone && produced() + unknown < limit && left() > 0;
+    return finish == Finish::kNone && produced() + unknown < limit && left() > 0 && !loads();
   }
   // Prompt log-probabilities come from rows [0, prompt_len - 1): row r predicts token r + 1.
   bool owes_report() const {

@@ -154,7 +154,9 @@ requires(S::kQuantized) __device__
   });
 }
 
-// Clears the scales: elements are finite numbers whatever their bits.
+// Clears the scales: elements are finite numbers whatever their bits. Where head_dim is 256, two
+// warps share positions and both write the same zeros before they read them, which racecheck
+// reports.
 template <class S>
 requires(S::kQuantized) __device__
     void clear_unseen(Shared<S>& shared, int stage, int t0, int seen, int end) {
