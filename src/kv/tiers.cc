@@ -62,7 +62,7 @@ uint64_t Tiers::fetch(const Text& text, size_t& asked, Kept& kept) {
     if (host == kNone && i >= asked) {
       const int from = affordable_source(text.keys[i]);
       if (from != kNone && !take_room(kept, text.keys.size() - text.from)) {
-        if (const uint64_t room = wait_for_room(); room != 0) awaited = room;
+        if (const uint64_t room = wait_for_room(kept); room != 0) awaited = room;
         break;
       }
       if (from != kNone) host = fetch_one(from, text.keys[i], tokens);
@@ -74,7 +74,7 @@ uint64_t Tiers::fetch(const Text& text, size_t& asked, Kept& kept) {
     host_.touch(host);
     found.push_back(host);
   }
-  if (kept.tiers_ != nullptr) found.swap(kept.hosts_);
+  if (kept.room_ > 0) found.swap(kept.hosts_);
   for (const int host : found) host_.unpin(host);
   return awaited;
 }
@@ -89,30 +89,36 @@ void Tiers::keep(Kept& kept, std::span<const int> hosts) {
 // A text that is larger than host memory still gets what there is, once it is alone. Nobody takes
 // room before those that wait, which come in the scheduler's order once some is given back.
 bool Tiers::take_room(Kept& kept, size_t blocks) {
-  if (kept.tiers_ != nullptr) return true;
+  if (kept.room_ > 0) return true;
   const int room = static_cast<int>(blocks);
-  if (room_taken_ > 0 && (room_waiters_ > 0 || room > host_.size() - room_taken_)) return false;
+  if (room_taken_ > 0 && (turned_away_ || room > host_.size() - room_taken_)) return false;
   room_taken_ += room;
   kept.tiers_ = this;
   kept.room_ = room;
+  room_waiters_ -= std::exchange(kept.waits_, false);
   return true;
 }
 
-uint64_t Tiers::wait_for_room() {
-  if (room_waiters_ == kMaxRoomWaiters) {
+uint64_t Tiers::wait_for_room(Kept& kept) {
+  if (!kept.waits_ && room_waiters_ == kMaxRoomWaiters) {
     ++stats_.skipped;
     return 0;
   }
-  ++room_waiters_;
+  room_waiters_ += !std::exchange(kept.waits_, true);
+  kept.tiers_ = this;
+  turned_away_ = true;
   return room_awaited();
 }
 
 void Tiers::Kept::let_go() {
   if (tiers_ == nullptr) return;
   for (const int host : std::exchange(hosts_, {})) tiers_->host_.unpin(host);
-  tiers_->room_taken_ -= room_;
-  ++tiers_->room_given_back_;
-  tiers_->room_waiters_ = 0;
+  tiers_->room_waiters_ -= std::exchange(waits_, false);
+  if (const int room = std::exchange(room_, 0); room > 0) {
+    tiers_->room_taken_ -= room;
+    ++tiers_->room_given_back_;
+    tiers_->turned_away_ = false;
+  }
   tiers_ = nullptr;
 }
 

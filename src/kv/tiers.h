@@ -92,8 +92,9 @@ class Tiers {
   // Returns the host blocks that continue the text, as far as host memory has it now; none if it is
   // cheaper to compute it.
   std::vector<int> ready(const Text& text);
-  // The host blocks that a sequence which fetches some has found or fetched: nobody else's take
-  // their places until let_go(), which its end implies. The tiers must outlive it.
+  // What a sequence has of host memory: the host blocks that it has found or fetched, whose places
+  // nobody else's blocks take until let_go(), which its end implies, and the room for all that it
+  // fetches, or its place among those that wait for room. The tiers must outlive it.
   class Kept {
    public:
     Kept() = default;
@@ -102,6 +103,7 @@ class Tiers {
       std::swap(tiers_, other.tiers_);
       hosts_.swap(other.hosts_);
       std::swap(room_, other.room_);
+      std::swap(waits_, other.waits_);
       return *this;
     }
     ~Kept() { let_go(); }
@@ -109,9 +111,10 @@ class Tiers {
 
    private:
     friend class Tiers;
-    Tiers* tiers_ = nullptr;
+    Tiers* tiers_ = nullptr;  // null: it has nothing
     std::vector<int> hosts_;  // pinned
-    int room_ = 0;            // host blocks that the whole text takes
+    int room_ = 0;            // host blocks that the whole text takes; 0: it has no room
+    bool waits_ = false;
   };
   // Fetches the following blocks that are not in host memory, but none before `asked`, which
   // advances past those awaited, and none that are cheaper to compute. Sequences fetch at the same
@@ -119,7 +122,8 @@ class Tiers {
   // and may lengthen ready(), for awaits(): the job of the last block, or room; 0 if nothing is.
   uint64_t fetch(const Text& text, size_t& asked, Kept& kept);
   bool awaits(uint64_t what) const {
-    return (what & kRoom) != 0 ? what == room_awaited() : open_.contains(what);
+    if ((what & kRoom) == 0) return open_.contains(what);
+    return what == room_awaited() || turned_away_;
   }
 
   // Makes `kept` those of these host blocks, which it pins, until let_go().
@@ -190,7 +194,7 @@ class Tiers {
   int fetch_one(int from, const BlockKey& key, std::span<const Token> tokens);
   int affordable_source(const BlockKey& key);
   bool take_room(Kept& kept, size_t blocks);
-  uint64_t wait_for_room();
+  uint64_t wait_for_room(Kept& kept);
   uint64_t room_awaited() const { return room_taken_ > 0 ? kRoom | room_given_back_ : 0; }
   int save(BlockId block, std::span<const Token> tokens);
   void store_later(int host);
@@ -223,8 +227,9 @@ class Tiers {
   std::vector<TierJob> jobs_;
   std::unordered_map<uint64_t, TierJob> open_;  // jobs by id, without tokens
   uint64_t last_job_ = 0, committed_ = 0;
-  int room_taken_ = 0, room_waiters_ = 0;  // the latter since room was given back
+  int room_taken_ = 0, room_waiters_ = 0;  // host blocks; sequences
   uint64_t room_given_back_ = 0;
+  bool turned_away_ = false;  // somebody had to wait since room was given back last
   TierCost cost_;
   TierStats stats_;
 };

@@ -410,7 +410,8 @@ TEST_F(TwoSources, OneThatIsSlowerThanComputingLeavesTheOther) {
   EXPECT_EQ(asked(answer_all(*cache_)), (Asked{{1, 0}, {1, 1}})) << "the file takes 3, computing 1";
 }
 
-// Three texts of three blocks each, all of them in the file; host memory holds four blocks.
+// Texts of three blocks each and one of one, all of them in the file; host memory holds four
+// blocks.
 class RoomInHostMemory : public TiersTest {
  protected:
   RoomInHostMemory() {
@@ -427,7 +428,8 @@ class RoomInHostMemory : public TiersTest {
     cache_->close(table);
     return awaited;
   }
-  const std::vector<Tokens> texts_{{1, 1, 1, 1, 1, 1, 1}, {2, 2, 2, 2, 2, 2, 2}, {3, 3, 3}};
+  const std::vector<Tokens> texts_{
+      {1, 1, 1, 1, 1, 1, 1}, {2, 2, 2, 2, 2, 2, 2}, {3, 3, 3}, {4, 4, 4, 4, 4, 4, 4}};
   std::unique_ptr<CacheIndex> cache_;
 };
 
@@ -463,6 +465,13 @@ TEST_F(RoomInHostMemory, TheFirstThatWaitsIsNotOvertaken) {
     EXPECT_TRUE(cache_->held(b) && cache_->held(c));
   }
   EXPECT_FALSE(cache_->held(b) || cache_->held(c)) << "a sequence that has ended gives room back";
+  {
+    BlockTable earlier;  // comes before both in the scheduler's order
+    EXPECT_TRUE(fetch(earlier, texts_[3]));
+    answer_all(*cache_);
+    EXPECT_TRUE(fetch(b, texts_[1]));
+    EXPECT_TRUE(cache_->held(c)) << "it is not looked at while the one before it waits";
+  }
   EXPECT_TRUE(fetch(b, texts_[1]));
   EXPECT_TRUE(fetch(c, texts_[2]));
   EXPECT_EQ(answer_all(*cache_).size(), 4u);
