@@ -311,7 +311,7 @@ inline Setup random_setup(std::mt19937_64& rng) {
   s.limits.policy.reserve = pick(0, 4);
   if (rng() % 2) s.limits.policy.cost = random_cost(rng);
   if (rng() % 2) s.limits.policy.step_seconds = 1e-3 * pick(1, 30);
-  s.limits.policy.max_loads = pick(0, 3);
+  s.limits.policy.max_loads = s.block_size % 4;
   s.depth = static_cast<size_t>(pick(1, 2));
   if (rng() % 2) s.captures.sizes = {(s.limits.max_seqs + 1) / 2, s.limits.max_seqs};
   if (rng() % 2) s.captures.drafts = pick(1, 3);
