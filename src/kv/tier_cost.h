@@ -32,7 +32,8 @@ class TierCost {
     if (copies > 0 && copy_seconds > 0) copy_.add(copy_seconds / copies);
   }
 
-  double copy_seconds() const { return copy_.value(); }  // of one block; 0: not measured yet
+  // Returns the time to copy one block from host memory; 0: it was not measured yet.
+  double copy_seconds() const { return copy_.value(); }
 
   // Returns true if copying a block from host memory, after a fetch to host memory that takes
   // `fetch_seconds`, is cheaper than computing it. If not, the time of a copy decays; the caller

@@ -107,7 +107,7 @@ uint64_t Tiers::wait_for_room(Kept& kept) {
   room_waiters_ += !std::exchange(kept.waits_, true);
   kept.tiers_ = this;
   turned_away_ = true;
-  return room_awaited();
+  return kRoom;
 }
 
 void Tiers::Kept::let_go() {
@@ -116,7 +116,6 @@ void Tiers::Kept::let_go() {
   tiers_->room_waiters_ -= std::exchange(waits_, false);
   if (const int room = std::exchange(room_, 0); room > 0) {
     tiers_->room_taken_ -= room;
-    ++tiers_->room_given_back_;
     tiers_->turned_away_ = false;
   }
   tiers_ = nullptr;

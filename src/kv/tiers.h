@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -121,10 +122,7 @@ class Tiers {
   // time only if host memory has room for all that they keep; others wait. Returns what is awaited
   // and may lengthen ready(), for awaits(): the job of the last block, or room; 0 if nothing is.
   uint64_t fetch(const Text& text, size_t& asked, Kept& kept);
-  bool awaits(uint64_t what) const {
-    if ((what & kRoom) == 0) return open_.contains(what);
-    return what == room_awaited() || turned_away_;
-  }
+  bool awaits(uint64_t what) const { return what == kRoom ? turned_away_ : open_.contains(what); }
 
   // Makes `kept` those of these host blocks, which it pins, until let_go().
   void keep(Kept& kept, std::span<const int> hosts);
@@ -195,7 +193,6 @@ class Tiers {
   int affordable_source(const BlockKey& key);
   bool take_room(Kept& kept, size_t blocks);
   uint64_t wait_for_room(Kept& kept);
-  uint64_t room_awaited() const { return room_taken_ > 0 ? kRoom | room_given_back_ : 0; }
   int save(BlockId block, std::span<const Token> tokens);
   void store_later(int host);
   void start_store(const Store& store);
@@ -208,9 +205,8 @@ class Tiers {
   OnDevice& block(BlockId id) { return blocks_[static_cast<size_t>(id)]; }
   HostBlock& host_block(int host) { return host_blocks_[static_cast<size_t>(host)]; }
 
-  // Marks the number that fetch() returns for a sequence that waits for room, which is otherwise
-  // the number of times that room was given back.
-  static constexpr uint64_t kRoom = uint64_t{1} << 63;
+  // What fetch() returns for a sequence that waits for room. No job has this number.
+  static constexpr uint64_t kRoom = std::numeric_limits<uint64_t>::max();
 
   TierConfig config_;  // only renew() changes it, and only the fingerprint
   size_t block_size_;
@@ -228,8 +224,7 @@ class Tiers {
   std::unordered_map<uint64_t, TierJob> open_;  // jobs by id, without tokens
   uint64_t last_job_ = 0, committed_ = 0;
   int room_taken_ = 0, room_waiters_ = 0;  // host blocks; sequences
-  uint64_t room_given_back_ = 0;
-  bool turned_away_ = false;  // somebody had to wait since room was given back last
+  bool turned_away_ = false;               // somebody had to wait since room was given back last
   TierCost cost_;
   TierStats stats_;
 };

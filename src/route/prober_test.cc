@@ -54,7 +54,7 @@ RouterConfig config_of(const Instance& instance) {
   return config;
 }
 
-// Whether the condition comes true while the router's thread does its work.
+// Returns whether the condition comes true while the router's thread does its work.
 bool comes_true(RouterCore& core, const std::function<bool()>& holds) {
   const auto end = Clock::now() + 10s;
   while (!holds() && Clock::now() < end) {

@@ -125,9 +125,11 @@ int PlanBuilder::rows_for(const Sequence& s) const {
   return count == s.left() && logit_rows_ == 0 ? 0 : count;
 }
 
-void PlanBuilder::loaded(int blocks) {
-  loads_ -= blocks;
-  attention_ += blocks * load_seconds_;
+int PlanBuilder::take_loads(size_t wanted) {
+  const int loads = std::min(static_cast<int>(wanted), loads_);
+  loads_ -= loads;
+  attention_ += loads * load_seconds_;
+  return loads;
 }
 
 void PlanBuilder::add(Sequence& s, int count, int draft) {

@@ -33,9 +33,9 @@ class PlanBuilder {
   // Plans rows [s.planned, s.planned + count), the last `draft` of them drafts. The sequence has a
   // slot and blocks for them.
   void add(Sequence& s, int count, int draft);
-  // Returns how many blocks may be loaded from lower tiers before the rows of this step.
-  int loads_left() const { return loads_; }
-  void loaded(int blocks);  // so many of them are
+  // Returns how many of `wanted` blocks are loaded from lower tiers before the rows of this step,
+  // whose time they take.
+  int take_loads(size_t wanted);
   StepPlan take() { return std::move(plan_); }
 
  private:

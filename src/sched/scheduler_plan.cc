@@ -18,7 +18,7 @@ StepPlan Scheduler::plan() {
   // Where steps have an aim in time, long prompts get what short ones leave of it, those included
   // that start in this step.
   const PromptKind first = has_aim_ ? PromptKind::kShort : PromptKind::kAny;
-  continue_loads(step);
+  if (!cache_.tiers().empty()) continue_loads(step);
   const bool roomy = continue_decodes(step) && continue_prefills(step, first);
   const auto may_admit = [&] {  // a step that preempted a sequence admits none
     return roomy && holder_ == nullptr && preemptions == counters_.preemptions;
@@ -91,11 +91,8 @@ bool Scheduler::held_back(const Sequence& s) const {
 // plan may have rows in it.
 void Scheduler::continue_loads(PlanBuilder& step) {
   for (const auto& [rank, s] : running_) {
-    if (step.loads_left() == 0) return;
     if (s->finish != Finish::kNone || !s->loads()) continue;
-    const int loads = std::min(static_cast<int>(s->table.found.size()), step.loads_left());
-    step.loaded(loads);
-    cache_.load(s->table, s->tokens, loads);
+    cache_.load(s->table, s->tokens, step.take_loads(s->table.found.size()));
   }
 }
 
@@ -285,8 +282,7 @@ void Scheduler::start(Sequence& s, PlanBuilder& step) {
   }
   release_expected(s);
   s.opened = false;
-  const int loads = std::min(static_cast<int>(s.table.found.size()), step.loads_left());
-  step.loaded(loads);
+  const int loads = step.take_loads(s.table.found.size());
   const int count = step.rows_for(s);
   cache_.begin(s.table, s.tokens, s.planned + count, loads);
   if (!s.loads() && count > 0) step.add(s, count, 0);

@@ -29,7 +29,7 @@ struct BlockScales {
 class LtGemm {
  public:
   static constexpr size_t kWorkspaceBytes = size_t{64} << 20;
-  static constexpr size_t kScaledWorkspaceBytes = size_t{16} << 20;  // of an e4m3 GEMM
+  static constexpr size_t kScaledWorkspaceBytes = size_t{16} << 20;  // for an e4m3 GEMM
   // The alignment of operands in bytes. cuBLASLt's default is 256, more than arenas give.
   static constexpr uint32_t kAlignment = 16;
 
