@@ -182,6 +182,7 @@ int bench_simulate(const Args& args) {
   if (args.text("sim-policy") == "fifo")
     setup.limits.policy = {.ageing = 0,
                            .long_yields = 0,
+                           .yield_tokens = 0,
                            .long_prompt = 1 << 30,
                            .long_chunk = 0,
                            .max_long_partial = 0,

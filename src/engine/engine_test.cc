@@ -81,6 +81,7 @@ Setup random_setup(std::mt19937_64& rng) {
   s.limits.chunked_prefill = rng() % 4 != 0;
   s.limits.policy = {.ageing = pick(0, 5),
                      .long_yields = pick(0, 4),
+                     .yield_tokens = s.block_size,
                      .long_prompt = pick(2, 24),
                      .long_chunk = pick(0, 10),
                      .row_context = pick(0, 9),

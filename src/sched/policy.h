@@ -9,12 +9,16 @@
 namespace skiff::sched {
 
 // A sequence's place in every queue is fixed when it arrives: the number of its arrival, plus
-// `ageing` for each unit of priority, plus `long_yields` if its prompt is long. So a sequence is
-// overtaken by no more later ones than these numbers say, however long the queue is; nothing has to
-// be sorted again as it grows older.
+// `ageing` for each unit of priority, plus what its prompt yields. So a sequence is overtaken by no
+// more later ones than these numbers say, however long the queue is; nothing has to be sorted again
+// as it grows older.
 struct Policy {
   int ageing = 1000;      // later arrivals that one unit of priority is worth
   int long_yields = 256;  // later arrivals with short prompts that go before a long one
+  // A prompt that is not long yields to one later arrival for every so many of its tokens, and to
+  // `long_yields` at most: what a burst waits for becomes shorter for most, and for its longest
+  // prompts longer by a few of the others. 0: it yields to none.
+  int yield_tokens = 1024;
   // A prompt of more tokens is long. 0: what takes many steps of the aim; without one, 4 % of the
   // context, at least 512.
   int long_prompt = 0;

@@ -126,7 +126,7 @@ Status Scheduler::add(NewSequence in) {
   s->prompt_len = static_cast<int>(in.prompt.size());
   s->written = in.written;
   s->is_long = s->prompt_len > limits_.policy.long_prompt;
-  s->rank = rank_of(in.priority, s->is_long);
+  s->rank = rank_of(*s, in.priority);
   if (in.continues) take_place(*s, *in.continues);
   s->pooling = std::move(in.pooling);
   s->reference = std::move(in.reference);
@@ -145,10 +145,14 @@ Status Scheduler::add(NewSequence in) {
   return ok();
 }
 
-QueueRank Scheduler::rank_of(int priority, bool is_long) {
+QueueRank Scheduler::rank_of(const Sequence& s, int priority) {
   const auto arrival = static_cast<int64_t>(++arrivals_);
-  const int64_t yields = is_long ? limits_.policy.long_yields : 0;
-  return {arrival + int64_t{limits_.policy.ageing} * priority + yields, -arrival};
+  const Policy& policy = limits_.policy;
+  const int yields = s.is_long                 ? policy.long_yields
+                     : policy.yield_tokens > 0 ? s.prompt_len / policy.yield_tokens
+                                               : 0;
+  return {arrival + int64_t{policy.ageing} * priority + std::min(yields, policy.long_yields),
+          -arrival};
 }
 
 // The sequence that is continued may have ended by itself meanwhile. Ranks stay unique, because

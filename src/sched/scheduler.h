@@ -123,7 +123,7 @@ class Scheduler {
   void release_expected(Sequence& s);
   int reserved_blocks() const;
   int reserve_of(const Sequence& s) const;
-  QueueRank rank_of(int priority, bool is_long);
+  QueueRank rank_of(const Sequence& s, int priority);
   void take_place(Sequence& s, SeqId of);
   bool make_room(Sequence& s, int tokens);
   Sequence* victim_for(const Sequence& s) const;

@@ -93,6 +93,19 @@ TEST_F(Schedule, ShortPromptsGoBeforeALongOneButNotForEver) {
   EXPECT_THAT(step(), ElementsAre(Rows{1, 0, 8}, Rows{4, 0, 2}));
 }
 
+TEST_F(Schedule, APromptYieldsByItsLength) {
+  Limits l = limits(1, 10);
+  l.policy.yield_tokens = 3;
+  start(l);
+  add(request(1, 9, 1));
+  add(request(2, 4, 1));
+  for (SeqId id = 3; id <= 6; ++id) add(request(id, 2, 1));
+  std::vector<SeqId> order;
+  while (!scheduler_->idle()) order.push_back(std::get<0>(step().at(0)));
+  EXPECT_THAT(order, ElementsAre(3, 2, 4, 1, 5, 6))
+      << "the first yields to three, the second to one";
+}
+
 TEST_F(Schedule, OneLongPromptAtATimeIsCut) {
   Limits l = limits(4, 10);
   l.policy.long_prompt = l.policy.long_chunk = 8;

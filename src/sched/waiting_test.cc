@@ -20,7 +20,11 @@ Limits tight() {
           .max_rows = 96,
           .max_context = 512,
           .max_logit_rows = 10,
-          .policy = {.ageing = 20, .long_yields = 10, .long_prompt = 200, .max_overtakes = 8}};
+          .policy = {.ageing = 20,
+                     .long_yields = 10,
+                     .yield_tokens = 30,
+                     .long_prompt = 200,
+                     .max_overtakes = 8}};
 }
 
 class FullServer {
@@ -66,10 +70,11 @@ class FullServer {
     s.stop.max_tokens = 1 + static_cast<int>(rng_() % 90);
     s.priority = rng_() % 4 ? 0 : static_cast<int>(rng_() % 5) - 2;
     const auto arrival = static_cast<int64_t>(id);
-    const int64_t yields = length > 200 ? limits.policy.long_yields : 0;
-    present_[id] = {
-        .priority = s.priority,
-        .place = {arrival + int64_t{limits.policy.ageing} * s.priority + yields, -arrival}};
+    const Policy& policy = limits.policy;
+    const int64_t yields =
+        length > 200 ? policy.long_yields : static_cast<int64_t>(length) / policy.yield_tokens;
+    present_[id] = {.priority = s.priority,
+                    .place = {arrival + int64_t{policy.ageing} * s.priority + yields, -arrival}};
     ASSERT_TRUE(scheduler_.add(std::move(s)));
   }
 

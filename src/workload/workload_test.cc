@@ -93,6 +93,7 @@ TEST(Simulate, ShortRequestsStayQuickBesideLongOnes) {
   const sched::Policy ours = setup.limits.policy;
   const sched::Policy fifo{.ageing = 0,
                            .long_yields = 0,
+                           .yield_tokens = 0,
                            .long_prompt = 1 << 20,
                            .max_long_partial = 0,
                            .max_overtakes = 0,
