@@ -60,6 +60,7 @@ void add_quantized_expert(std::vector<Approx>& out, const std::vector<double>& x
   round_inner(inner, down, expert);
   for (size_t o = 0; o < out.size(); ++o) {
     std::vector<double> values;
+    values.reserve(inner.size());
     for (const Approx& h : inner) values.push_back(h.value);
     Approx y = quantized_product(values, down, expert, static_cast<int64_t>(o), device);
     for (size_t i = 0; i < inner.size(); ++i) {
@@ -80,7 +81,7 @@ void quantized_experts(Ops& ops, const WeightFormat& format, const QuantizedMoe&
   Workspace ws(static_cast<uint64_t>(c.tokens + c.hidden));
   const Tensor x = ws.random(c.act, {c.tokens, c.hidden}, 0.5);
   const Linear gate_up =
-      random_weight(ws, format, {.experts = all, .out = 2 * c.width, .in = c.hidden});
+      random_weight(ws, format, {.experts = all, .out = int64_t{2} * c.width, .in = c.hidden});
   const Linear down = random_weight(ws, format, {.experts = all, .out = c.hidden, .in = c.width});
   const Tensor logits = ws.random(kF32, {c.tokens, c.router.experts}, 2);
   const Tensor out = ws.output(c.act, {c.tokens, c.hidden});
@@ -117,6 +118,16 @@ TEST_P(OpSuite, QuantizedExperts) {
   }
 }
 
+// Experts of 10 to 90 rows in the mean, which a device multiplies in jobs of different sizes.
+TEST_P(OpSuite, QuantizedExpertsOfSomeRows) {
+  if (ops->device() == Device{}) GTEST_SKIP() << "the host computes a few tokens at a time";
+  for (const WeightFormat& format : quantized_formats()) {
+    if (!ops->multiplies(format)) continue;
+    for (const int tokens : {20, 36, 80, 180})
+      quantized_experts(*ops, format, {tokens, 320, 144, kBF16, {.experts = 4, .top_k = 2}});
+  }
+}
+
 // Copies that take more memory, rounded, than a device has for rounded rows of activations.
 TEST_P(OpSuite, QuantizedExpertsOfManyCopies) {
   if (ops->device() == Device{}) GTEST_SKIP() << "the host computes a few tokens at a time";
@@ -138,8 +149,9 @@ TEST_P(OpSuite, QuantizedMoeRowsAreIndependent) {
     const Tensor logits = ws.random(kF32, {kTokens, kExperts});
     Buffer own_gate_up, own_down;
     const Linear gate_up = ops->prepare(
-        random_weight(ws, format, {.experts = kExperts, .out = 2 * kWidth, .in = kHidden}), format,
-        &own_gate_up);
+        random_weight(ws, format,
+                      {.experts = kExperts, .out = int64_t{2} * kWidth, .in = kHidden}),
+        format, &own_gate_up);
     const Linear down =
         ops->prepare(random_weight(ws, format, {.experts = kExperts, .out = kHidden, .in = kWidth}),
                      format, &own_down);

@@ -10,8 +10,10 @@ struct alignas(16) Job {
   int32_t expert, first, rows, unused;
 };
 
-// The best number of rows of a job when `copies` rows are routed to `experts`, and of a dense GEMM.
+// The best number of rows of a job when `copies` rows are routed to `experts` whose weights are not
+// quantized; the same for packed weights with elements of so many bits; and of a dense GEMM.
 int job_rows(int64_t copies, int experts);
+int packed_job_rows(int64_t copies, int experts, int element_bits);
 int dense_job_rows(int64_t rows);
 
 // Lists are made on the device. `capacity` bounds *count whatever the routing, so that launches do

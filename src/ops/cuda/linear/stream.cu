@@ -269,6 +269,12 @@ int StreamedProducts::rows_of_job(int rows, const Linear& w) {
   return is_codes(w) ? std::min(rows, kWidestSplit) : rows;
 }
 
+int StreamedProducts::rows_of_jobs(int64_t copies, int experts, const Linear& w) {
+  if (!is_codes(w)) return job_rows(copies, experts);
+  const int bits = is_atoms(w) ? atoms::format_of(w).element_bits() : 8;
+  return rows_of_job(packed_job_rows(copies, experts, bits), w);
+}
+
 void StreamedProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) const {
   run_dense({.out = out, .x = x, .w = w, .job_rows = rows_of_job(dense_job_rows(x.rows()), w)},
             stream);

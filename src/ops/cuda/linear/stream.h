@@ -49,6 +49,8 @@ class StreamedProducts {
 
   // The rows of a job, at most `rows`: a block has the sums of fewer where it scales them.
   static int rows_of_job(int rows, const Linear& w);
+  // The best rows of a job when `copies` rows are routed to `experts`, of whose weights w has some.
+  static int rows_of_jobs(int64_t copies, int experts, const Linear& w);
 
   // Returns whether the kernel of product() and gated_product() lets the next one start only once
   // all kernels before it are complete (launch.cuh).

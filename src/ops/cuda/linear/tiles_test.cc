@@ -56,7 +56,7 @@ int64_t row_of_stage(const Shape& s, int expert, int tile, int row, bool gated) 
   int64_t from = int64_t{tile} * kStageRows + row, end = s.rows;
   if (gated) {
     const int half = row / 8 % 2;
-    from = int64_t{tile} * (kStageRows / 2) + row / 16 * 8 + row % 8;
+    from = int64_t{tile} * (kStageRows / 2) + row / 16 * int64_t{8} + row % 8;
     end = s.rows / 2;
     if (from < end) return int64_t{expert} * s.rows + half * end + from;
     return -1;
@@ -77,7 +77,7 @@ void expect_stages(const Shape& s, bool gated) {
         for (int row = 0; row < kStageRows; ++row)
           for (int col = 0; col < kAtomCols; ++col) {
             const int64_t from = row_of_stage(s, expert, tile, row, gated);
-            const int64_t want = from < 0 ? -1 : from * s.in + chunk * kAtomCols + col;
+            const int64_t want = from < 0 ? -1 : from * s.in + int64_t{chunk} * kAtomCols + col;
             // The 128-byte swizzle: address bits 4 to 6 are xored with bits 7 to 9.
             const int plain = row * 128 + col * 2, swizzled = plain ^ (plain >> 7 & 7) << 4;
             ASSERT_EQ(stage[static_cast<size_t>(swizzled / 2)], want)

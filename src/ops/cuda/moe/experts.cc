@@ -127,8 +127,8 @@ void streamed_experts(Tensor out, Tensor x, const Routing& routing, const Expert
   const int all_experts = routing.experts + routing.always;
   SKIFF_CHECK(all_experts >= w.gate_up.experts, "a routing among {} experts for {}", all_experts,
               w.gate_up.experts);
-  const int rows = StreamedProducts::rows_of_job(
-      StreamedProducts::rows_of_job(job_rows(copies, all_experts), w.gate_up), w.down);
+  const int rows = std::min(StreamedProducts::rows_of_jobs(copies, all_experts, w.gate_up),
+                            StreamedProducts::rows_of_jobs(copies, all_experts, w.down));
   const Tensor outer = on.arena.take(x.dtype, {copies, x.cols()});
   const Tensor middle = on.arena.take(x.dtype, {copies, w.width()});
   Permutation p = take_permutation(on.arena, routing, rows);

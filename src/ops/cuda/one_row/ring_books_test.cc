@@ -26,7 +26,7 @@ enum class Pace { kQuickConsumers, kLateConsumers, kRandom };
 
 class Play {
  public:
-  Play(int ring_bytes, int max_in_flight, std::vector<int> sizes, Pace pace, unsigned seed)
+  Play(int ring_bytes, int max_in_flight, const std::vector<int>& sizes, Pace pace, unsigned seed)
       : place_(ring_bytes),
         books_(ring_bytes, max_in_flight),
         max_in_flight_(max_in_flight),
