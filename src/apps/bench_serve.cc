@@ -15,10 +15,10 @@
 namespace skiff::apps {
 namespace {
 
-// Makes Poisson arrivals: exponential gaps from a fixed seed, so that two runs send the same
-// requests.
-void space_out(std::vector<workload::TracedRequest>& requests, double rate) {
-  std::mt19937_64 rng(1);
+// Makes Poisson arrivals: exponential gaps, the same for the same seed, so that two runs send the
+// same requests.
+void space_out(std::vector<workload::TracedRequest>& requests, double rate, uint64_t seed) {
+  std::mt19937_64 rng(seed + 1);
   std::exponential_distribution<double> gap(rate);
   double at = 0;
   for (workload::TracedRequest& request : requests) request.at = at += gap(rng);
@@ -37,7 +37,8 @@ std::vector<workload::TracedRequest> planned_requests(const Args& args) {
                        .output = static_cast<int>(args.integer("output-len")),
                        .hashes = {}});
   }
-  if (args.given("request-rate")) space_out(out, args.number("request-rate"));
+  if (args.given("request-rate"))
+    space_out(out, args.number("request-rate"), static_cast<uint64_t>(args.integer("seed")));
   return out;
 }
 
@@ -127,6 +128,7 @@ int bench_serve(const Args& args) {
   if (bench.chat && bench.prompt_vocab > 0)
     throw UsageError("--prompt-vocab: only --endpoint completions takes prompts of token ids");
   bench.requests = planned_requests(args);
+  bench.seed = static_cast<uint64_t>(args.integer("seed"));
   bench.concurrency = static_cast<int>(args.integer("concurrency"));
   if (bench.concurrency == 0 && !args.given("trace") && !args.given("request-rate"))
     bench.concurrency = 1;

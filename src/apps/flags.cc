@@ -38,7 +38,7 @@ constexpr Flag kModel[] = {
     {"enable-expert-parallel", kSwitch, kSizes, "false", "Each rank of --tensor-parallel-size, or on the CPU each replica of --data-parallel-size, has some of a mixture's routed experts whole. Ranks else have a slice of each one's width, which then need not divide (docs/scale.md); replicas else have all experts, and keep all but these to themselves (docs/data_parallel.md). Without experts, or with one rank and one replica, it changes nothing and warns.", 0, 0, "", "ep"},
     {"data-parallel-size", kInt, kSizes, "1", "Replicas of the model in this process, behind one port (docs/data_parallel.md): each has its own scheduler and KV blocks, and --max-num-seqs and what follows it are said of each. CUDA: a device for each, or as many as --tensor-parallel-size says, in order. The CPU: they share the weights and divide --threads; with --enable-expert-parallel each has its own, and some of the experts.", 1, 128, "", "dp"},
     {"chat-template", kText, kTexts, "", "A chat template, or a file with one, that replaces the model's own."},
-    {"seed", kInt, kRuns | kQuantize, "0", "Seed for requests that have none, and for dummy weights. serve: 0 means a new seed at each start; chat: a new seed for each answer unless given. quantize: which texts are held out, and what the model writes without --data.", 0, 9.2e18},
+    {"seed", kInt, kRuns | kQuantize, "0", "Seed for requests that have none, and for dummy weights. serve: 0 means a new seed at each start; chat: a new seed for each answer unless given. bench serve: other prompts, and other gaps of --request-rate. quantize: which texts are held out, and what the model writes without --data.", 0, 9.2e18},
 };
 
 constexpr Flag kMemory[] = {

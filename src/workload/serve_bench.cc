@@ -43,7 +43,7 @@ class Replay {
   void send(size_t number, std::optional<double> due = std::nullopt) {
     ++out_.sent;
     client_.post(bench_.chat ? "/v1/chat/completions" : "/v1/completions",
-                 request_body(bench_, number), [this, due](StreamOutcome outcome) {
+                 request_body(bench_, number), [this, due](const StreamOutcome& outcome) {
                    take(outcome, due.value_or(outcome.sent));
                    if (bench_.concurrency > 0 && next_ < bench_.requests.size()) send(next_++);
                  });
@@ -97,10 +97,10 @@ std::string row(const char* name, const Percentiles& p) {
                      p.mean * 1e3, p.p50 * 1e3, p.p90 * 1e3, p.p95 * 1e3, p.p99 * 1e3, p.max * 1e3);
 }
 
-std::string letters(const TracedRequest& request, size_t number) {
+std::string letters(const TracedRequest& request, size_t number, uint64_t seed) {
   std::string text;
   text.reserve(static_cast<size_t>(request.input) * 2);
-  for (const Token letter : prompt_of(request, number, 26)) {
+  for (const Token letter : prompt_of(request, number, 26, seed)) {
     if (!text.empty()) text += ' ';
     text += static_cast<char>('a' + letter);
   }
@@ -129,11 +129,12 @@ std::string request_body(const ServeBench& bench, size_t number) {
             {"stream_options", {{"include_usage", true}}}};
   if (bench.ignore_eos) body["ignore_eos"] = true;
   if (bench.prompt_vocab > 0)
-    body["prompt"] = prompt_of(request, number, bench.prompt_vocab);
+    body["prompt"] = prompt_of(request, number, bench.prompt_vocab, bench.seed);
   else if (bench.chat)
-    body["messages"] = Json::array({{{"role", "user"}, {"content", letters(request, number)}}});
+    body["messages"] =
+        Json::array({{{"role", "user"}, {"content", letters(request, number, bench.seed)}}});
   else
-    body["prompt"] = letters(request, number);
+    body["prompt"] = letters(request, number, bench.seed);
   return body.dump();
 }
 

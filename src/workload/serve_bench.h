@@ -16,6 +16,7 @@ struct ServeBench {
   // exactly the lengths in the trace. 0: prompts are text.
   int prompt_vocab = 0;
   std::vector<TracedRequest> requests;
+  uint64_t seed = 0;  // the same requests with another seed have other prompts
   // Requests in flight at any time: the next one is sent when one ends. 0: requests are sent at
   // their times, and latencies count from these.
   int concurrency = 0;

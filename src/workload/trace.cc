@@ -105,13 +105,15 @@ Trace read_trace(const std::string& path) {
 
 // A block's tokens depend on its hash alone; blocks past the last hash depend on the request's
 // number.
-std::vector<Token> prompt_of(const TracedRequest& request, size_t number, int vocab) {
+std::vector<Token> prompt_of(const TracedRequest& request, size_t number, int vocab,
+                             uint64_t seed) {
   std::vector<Token> out;
   out.reserve(static_cast<size_t>(request.input));
   for (int i = 0; i < request.input; ++i) {
     const auto block = static_cast<size_t>(i / Trace::kBlockTokens);
     const bool shared = block < request.hashes.size();
     uint64_t x = shared ? request.hashes[block] * 2 : (number << 20 | block) * 2 + 1;
+    x += seed * 0xd1342543de82ef95ull;
     x = (x * 1000003 + static_cast<uint64_t>(i % Trace::kBlockTokens)) * 0x9e3779b97f4a7c15ull;
     out.push_back(static_cast<Token>((x >> 33) % static_cast<uint64_t>(vocab)));
   }

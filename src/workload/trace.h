@@ -30,8 +30,9 @@ Result<Trace> parse_trace(std::string_view text);
 Trace read_trace(const std::string& path);  // throws LoadError; plain text, not compressed
 
 // Makes up a prompt of tokens in [0, vocab) with the length and the shared blocks that the trace
-// records; the same request always gives the same tokens. Without hashes every request has tokens
-// of its own.
-std::vector<Token> prompt_of(const TracedRequest& request, size_t number, int vocab);
+// records; the same request and seed always give the same tokens. Without hashes every request has
+// tokens of its own.
+std::vector<Token> prompt_of(const TracedRequest& request, size_t number, int vocab,
+                             uint64_t seed = 0);
 
 }  // namespace skiff::workload

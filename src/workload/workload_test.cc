@@ -18,6 +18,11 @@ TEST(Trace, ReadsMooncake) {
   EXPECT_EQ(a.size(), 513u);
   EXPECT_TRUE(std::equal(a.begin(), a.begin() + 512, b.begin()));
   EXPECT_NE(a[512], b[512]);
+  const auto other = prompt_of(trace->requests[0], 0, 1000, 1);
+  EXPECT_NE(a, other) << "another seed";
+  EXPECT_TRUE(std::equal(other.begin(), other.begin() + 512,
+                         prompt_of(trace->requests[1], 1, 1000, 1).begin()))
+      << "what is shared stays shared";
 }
 
 TEST(Trace, ReadsAzure) {
