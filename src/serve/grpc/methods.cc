@@ -37,7 +37,6 @@ const Method* find_method(std::string_view path) {
 StatusCode code_of_http(int status) {
   switch (status) {
     case 400:
-    case 422:
       return StatusCode::kInvalidArgument;
     case 401:
     case 403:

@@ -18,18 +18,14 @@ constexpr Kind kKinds[] = {{400, "invalid_request_error", "invalid_request"},
                            {405, "invalid_request_error", "method_not_allowed"},
                            {408, "timeout_error", "timeout"},
                            {409, "invalid_request_error", "conflict"},
-                           {411, "invalid_request_error", "length_required"},
                            {413, "invalid_request_error", "content_too_large"},
-                           {414, "invalid_request_error", "uri_too_long"},
                            {415, "invalid_request_error", "unsupported_media_type"},
                            {417, "invalid_request_error", "expectation_failed"},
-                           {422, "invalid_request_error", "unprocessable"},
                            {429, "rate_limit_error", "rate_limit_exceeded"},
                            {431, "invalid_request_error", "header_too_large"},
                            {501, "not_supported_error", "not_supported"},
                            {503, "unavailable_error", "unavailable"},
-                           {504, "timeout_error", "timeout"},
-                           {505, "invalid_request_error", "http_version_not_supported"}};
+                           {504, "timeout_error", "timeout"}};
 constexpr Kind kOther{500, "server_error", "internal_error"};
 
 const Kind& kind_of(int status) {
