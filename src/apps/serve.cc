@@ -265,7 +265,7 @@ int run_serve(const Args& args) {
   if (plan.nodes.nodes > 1) {
     const std::shared_ptr<const text::Tokenizer> tokenizer = need_tokenizer(args, folder);
     plan.nodes.facts = drawing_facts(args, *tokenizer);
-    if (plan.nodes.node > 0) return run_node(args, folder, std::move(plan.nodes), tokenizer);
+    if (plan.nodes.node > 0) return run_node(args, folder, std::move(plan.nodes), *tokenizer);
   }
   std::optional<SharedQueueSettings> sharing =
       queue_settings(args, model_names(args, folder).front());

@@ -70,13 +70,13 @@ peer::Facts drawing_facts(const Args& args, const text::Tokenizer& tokenizer) {
 }
 
 int run_node(const Args& args, const std::string& folder, nodes::Settings settings,
-             std::shared_ptr<const text::Tokenizer> tokenizer) {
+             const text::Tokenizer& tokenizer) {
   engine::EngineConfig config = engine_config(args, folder);
   config.replicas = 1;
   config.nodes = std::move(settings);
   config.failed = end_lost;
   const int node = config.nodes.node;
-  const auto constraints = constraint_maker(args, engine::read_model(config), *tokenizer);
+  const auto constraints = constraint_maker(args, engine::read_model(config), tokenizer);
   const auto worker = started(config, constraints);
   spdlog::info("node {} computes; requests go to node 0 ({})", node, config.nodes.first.host);
   notify(notify_socket(), fmt::format("READY=1\nSTATUS=node {} computes", node));

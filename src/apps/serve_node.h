@@ -1,6 +1,5 @@
 // apps/serve_node.h -- `skiff serve` where one model is spread over several nodes.
 #pragma once
-#include <memory>
 #include <string>
 
 #include "apps/args.h"
@@ -18,6 +17,6 @@ peer::Facts drawing_facts(const Args& args, const text::Tokenizer& tokenizer);
 // Returns the exit code: 0 when node 0 has dismissed it, kExitFailed when the group has ended
 // because a node was lost. Throws LoadError.
 int run_node(const Args& args, const std::string& folder, nodes::Settings settings,
-             std::shared_ptr<const text::Tokenizer> tokenizer);
+             const text::Tokenizer& tokenizer);
 
 }  // namespace skiff::apps

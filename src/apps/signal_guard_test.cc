@@ -40,7 +40,7 @@ TEST_F(SignalGuardTest, TheSecondSignalEndsAProcessWhoseWorkersHang) {
     std::atomic<bool> cut_off{false}, busy{false};
     SignalGuard guard(kExitCutOff, [&] { cut_off = true; });
     http::Echo server(http::local_http_config(),
-                      [&](http::HttpRequest, std::shared_ptr<http::HttpReply>) {
+                      [&](const http::HttpRequest&, const std::shared_ptr<http::HttpReply>&) {
                         busy = true;
                         hang();
                       });

@@ -64,11 +64,12 @@ std::vector<double> above_line(const std::vector<TimedRows>& steps) {
   std::vector<double> above(steps.size(), 0);
   for (size_t i = 0; i < steps.size(); ++i) {
     const TimedRows& at = steps[i];
-    for (size_t a = i; a-- > 0 && 2 * steps[a].rows >= at.rows;) {
+    for (size_t a = i; a > 0 && 2 * steps[a - 1].rows >= at.rows; --a) {
+      const TimedRows& fewer = steps[a - 1];
       for (size_t b = i + 1; b < steps.size() && steps[b].rows <= 2 * at.rows; ++b) {
-        const double part = static_cast<double>(at.rows - steps[a].rows) /
-                            static_cast<double>(steps[b].rows - steps[a].rows);
-        const double line = steps[a].seconds + part * (steps[b].seconds - steps[a].seconds);
+        const double part = static_cast<double>(at.rows - fewer.rows) /
+                            static_cast<double>(steps[b].rows - fewer.rows);
+        const double line = fewer.seconds + part * (steps[b].seconds - fewer.seconds);
         above[i] = std::max(above[i], at.seconds / line - 1);
       }
     }

@@ -55,7 +55,7 @@ void write_down(int) {
 }
 
 std::string symbol(const char* text) {
-  const std::string line = text;  // program(mangled+0x12) [0x55...]
+  std::string line = text;  // program(mangled+0x12) [0x55...]
   const size_t open = line.find('('), plus = line.find('+', open);
   if (open == std::string::npos || plus == std::string::npos || plus == open + 1) return line;
   int status = 0;

@@ -78,6 +78,7 @@ TEST(ThreadStacks, ManyTimesOver) {
   if (!kSleepersAnswer) GTEST_SKIP() << "signals do not come at once under this sanitizer";
   std::atomic<bool> over{false};
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int i = 0; i < 8; ++i)
     threads.emplace_back([&, i] {
       pthread_setname_np(pthread_self(), fmt::format("t{}", i).c_str());

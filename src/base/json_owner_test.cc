@@ -41,13 +41,14 @@ TEST(JsonOwner, EndsWithoutMemory) {
 TEST(JsonOwner, ParsingThatFailsEndsWithoutMemory) {
   const std::string text = long_lists();
   int failed = 0;
-  for (bool parsed = false; !parsed; ++failed) {
+  for (bool parsed = false; !parsed;) {
     allowed_allocations = failed;
     try {
       const JsonOwner<OrderedJson> owner(std::move(*parse_ordered_json(text)));
       parsed = true;
       allowed_allocations = 0;
     } catch (const std::bad_alloc&) {
+      ++failed;
     }
     allowed_allocations = -1;
   }

@@ -26,8 +26,8 @@ class JsonLines : public spdlog::formatter {
  private:
   static std::string text_of(spdlog::string_view_t text) { return {text.data(), text.size()}; }
   static std::string utc(spdlog::log_clock::time_point time) {
-    using namespace std::chrono;
-    const auto ms = duration_cast<milliseconds>(time.time_since_epoch()).count();
+    using std::chrono::milliseconds;
+    const auto ms = std::chrono::duration_cast<milliseconds>(time.time_since_epoch()).count();
     const std::time_t seconds = ms / 1000;
     std::tm parts{};
     gmtime_r(&seconds, &parts);

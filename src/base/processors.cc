@@ -79,8 +79,8 @@ double cgroup_processors(const FileText& file) {
       for (const char* mount : {"", "/unified"})
         least = std::min(least, least_quota(file, root + mount, path, quota_v2));
     if (has_cpu(controllers))
-      for (const std::string& mount : {controllers, std::string("cpu")})
-        least = std::min(least, least_quota(file, root + "/" + mount, path, quota_v1));
+      for (const std::string& mount : {"/" + controllers, std::string("/cpu")})
+        least = std::min(least, least_quota(file, root + mount, path, quota_v1));
   }
   return least;
 }

@@ -43,7 +43,7 @@ TEST_F(RegularFileTest, ReadsAFileAndALinkToOne) {
   std::filesystem::create_symlink(path("file"), path("link"));
   EXPECT_EQ(read_regular_file(path("file"), 10), bytes);
   EXPECT_EQ(read_regular_file(path("link"), 10), bytes);
-  std::ofstream(path("empty"));
+  std::ofstream(path("empty")) << "";
   EXPECT_EQ(read_regular_file(path("empty"), 10), "");
 }
 

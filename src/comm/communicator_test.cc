@@ -9,7 +9,7 @@
 namespace skiff::comm {
 namespace {
 
-constexpr int kRows = 3, kCols = 40;
+constexpr int kRows = 3, kCols = 40, kValues = kRows * kCols;
 
 std::vector<float> random_values(uint64_t seed, size_t n) {
   std::mt19937_64 rng(seed);
@@ -32,7 +32,7 @@ TEST(SoloGroup, IsAGroupOfOne) {
 TEST(SoloGroup, SumsAndGathersWhatItHas) {
   const auto ops = make_reference_ops();
   const auto solo = make_solo();
-  std::vector<float> x = random_values(1, kRows * kCols), out = random_values(2, kRows * kCols);
+  std::vector<float> x = random_values(1, kValues), out = random_values(2, kValues);
   const std::vector<float> before = x;
   solo->all_reduce(rows_of(x), *ops);
   EXPECT_EQ(x, before);
@@ -55,9 +55,9 @@ TEST(Communicator, ASumOverRanksIsAddedBeforeTheNorm) {
   const auto ops = make_reference_ops();
   std::vector<float> weight = random_values(3, kCols);
   const Norm norm{.weight = host_tensor(weight.data(), DType::kF32, {kCols}), .eps = 1e-5f};
-  std::vector<float> delta = random_values(4, kRows * kCols), twice = delta;
+  std::vector<float> delta = random_values(4, kValues), twice = delta;
   for (float& value : twice) value *= 2;
-  std::vector<float> residual = random_values(5, kRows * kCols), want_residual = residual;
+  std::vector<float> residual = random_values(5, kValues), want_residual = residual;
   std::vector<float> out(delta.size(), -1), want(delta.size(), -2);
   Doubling().reduce_add_norm(rows_of(out), rows_of(residual), rows_of(delta), norm,
                              ResidualUse::kAny, *ops);

@@ -188,6 +188,7 @@ std::vector<std::byte> bytes_of(std::string_view text) {
 TEST(Nodes, MessagesComeInOrderUntilTheGroupIsDismissed) {
   const auto sockets = connected(3);
   std::vector<std::unique_ptr<Nodes>> nodes;
+  nodes.reserve(3);
   for (int node = 0; node < 3; ++node)
     nodes.push_back(std::make_unique<Nodes>(
         NodeGroup{.node = node,

@@ -167,12 +167,13 @@ void BatchBuilder::choose_drafts(const StepPlan& plan, const sample::Sampler* sa
     }
     auto after = static_cast<int>(first);
     for (int d = 0; d < span.draft; ++d) {
+      const int at = row + d;
       rows.drawn.push_back({.slot = span.slot,
                             .depth = d + 1,
                             .after = after,
-                            .guess = plan.tokens[static_cast<size_t>(row + d)]});
+                            .guess = plan.tokens[static_cast<size_t>(at)]});
       rows.drawn_by.push_back(i);
-      after = want(row + d, 1);
+      after = want(at, 1);
     }
   }
 }

@@ -61,7 +61,7 @@ TEST_F(LlmTest, AFailingEngineTellsWhyAndEndsTheProcess) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto fail = [this](std::function<void(const std::string&)> hook) {
     config_.failed = std::move(hook);
-    const auto llm = Llm::start(config_, [](std::vector<Event> events) {
+    const auto llm = Llm::start(config_, [](const std::vector<Event>& events) {
       if (!events.empty()) throw std::runtime_error("the device is gone");
     });
     llm->submit(request(1, 10, 12));

@@ -116,7 +116,8 @@ class Stepwise : public testing::Test {
         own_(dummy(folder_.path(), 5, *model_.ops)) {}
 
   // Runs steps over `prompt` with two blocks; the drafter supports `context` positions.
-  StepResult prompt_step(std::vector<Token> prompt, int blocks, int tokens, int context = 256) {
+  StepResult prompt_step(const std::vector<Token>& prompt, int blocks, int tokens,
+                         int context = 256) {
     own_.spec.max_context = context;
     const sched::Limits limits{
         .max_seqs = 2, .max_rows = 32, .max_context = 64, .max_logit_rows = 16};

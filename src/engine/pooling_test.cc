@@ -28,7 +28,7 @@ class Folder {
     for (testing::FileTensor& tensor : tensors) {
       if (tensor.shape[0] != 40) continue;
       tensor.shape = {kWidth, kWidth};
-      tensor.data.resize(kWidth * kWidth * sizeof(float));
+      tensor.data.resize(size_t{kWidth} * kWidth * sizeof(float));
       if (tensor.name == "lm_head.weight") tensor.data = identity();
     }
     model_.write("model.safetensors", testing::safetensors_bytes(tensors));
@@ -37,7 +37,7 @@ class Folder {
 
  private:
   static std::string identity() {
-    std::vector<float> values(kWidth * kWidth, 0);
+    std::vector<float> values(size_t{kWidth} * kWidth, 0);
     for (size_t i = 0; i < kWidth; ++i) values[i * kWidth + i] = 1;
     return testing::f32_bytes(values);
   }
@@ -46,6 +46,7 @@ class Folder {
 
 std::vector<Token> prompt_of(SeqId id, int length) {
   std::vector<Token> prompt;
+  prompt.reserve(static_cast<size_t>(length));
   for (int i = 0; i < length; ++i)
     prompt.push_back((i * 5 + (i < 9 ? 0 : static_cast<int>(id) * 3)) % kWidth);
   return prompt;
@@ -108,6 +109,7 @@ std::vector<std::vector<double>> rows_of(const Folder& folder, const std::vector
   model::SingleSequence sequence(model, *ops, mesh, DType::kF32, length, length);
   const Tensor logits = sequence.forward(prompt);
   std::vector<std::vector<double>> rows;
+  rows.reserve(prompt.size());
   for (int r = 0; r < length; ++r)
     rows.emplace_back(logits.row<float>(r), logits.row<float>(r) + kWidth);
   return rows;
@@ -201,7 +203,7 @@ TEST(Pooling, AModelThatIsPooledDoesNotGenerate) {
   std::mutex mutex;
   std::condition_variable changed;
   std::string why;
-  const auto llm = Llm::start(config_of(folder), [&](std::vector<Event> events) {
+  const auto llm = Llm::start(config_of(folder), [&](const std::vector<Event>& events) {
     std::lock_guard lock(mutex);
     for (const Event& event : events) why += event.why;
     changed.notify_all();

@@ -261,7 +261,7 @@ TEST(SharedExpertsTest, AModelWithoutExpertsHasPlainReplicas) {
   EXPECT_EQ(resolve(config, read_model(config)).sharers, 1);
 }
 
-std::string refusal(EngineConfig config) {
+std::string refusal(const EngineConfig& config) {
   try {
     Llm::start(config, [](const std::vector<Event>&) {});
   } catch (const LoadError& error) {

@@ -118,7 +118,7 @@ struct WatchedEngine {
   StatsBoard board;
   std::latch done{1};
   std::atomic<bool> abort{false};
-  Engine engine{scheduler, runner, inbox, [this](std::vector<Event> e) { hear(e); }, 2};
+  Engine engine{scheduler, runner, inbox, [this](const std::vector<Event>& e) { hear(e); }, 2};
   std::thread thread;
 };
 

@@ -11,6 +11,7 @@ namespace skiff::grammar {
 ExprId ExprSet::derive_both(const Expr& expr, uint8_t byte) {
   const std::vector<ExprId> parts(children(expr).begin(), children(expr).end());
   std::vector<ExprId> rest;
+  rest.reserve(parts.size());
   for (const ExprId part : parts) rest.push_back(derivative(part, byte));
   return both(std::move(rest));
 }

@@ -188,18 +188,17 @@ ExprId ExprSet::joined(const std::vector<ExprId>& parts, ExprId between) {
   return out;
 }
 
-void ExprSet::flatten(ExprKind kind, const std::vector<ExprId>& in,
-                      std::vector<ExprId>& out) const {
-  for (const ExprId id : in) {
-    if (exprs_[id].kind == kind) {
-      const auto inner = children(exprs_[id]);
-      out.insert(out.end(), inner.begin(), inner.end());
-    } else {
-      out.push_back(id);
-    }
+std::vector<ExprId> ExprSet::flattened(ExprKind kind, std::vector<ExprId> ids) const {
+  const size_t given = ids.size();
+  for (size_t i = 0; i < given; ++i) {
+    if (exprs_[ids[i]].kind != kind) continue;
+    const auto inner = children(exprs_[ids[i]]);  // two or more
+    ids[i] = inner[0];
+    ids.insert(ids.end(), inner.begin() + 1, inner.end());
   }
-  std::sort(out.begin(), out.end());
-  out.erase(std::unique(out.begin(), out.end()), out.end());
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
 }
 
 // Repetitions of one body whose counts touch become one; a single body is a repetition of 1.
@@ -269,8 +268,7 @@ bool ExprSet::factor_tails(std::vector<ExprId>& choices) {
 }
 
 ExprId ExprSet::alt(std::vector<ExprId> choices) {
-  std::vector<ExprId> flat;
-  flatten(ExprKind::kAlt, choices, flat);
+  std::vector<ExprId> flat = flattened(ExprKind::kAlt, std::move(choices));
   fuel_->burn(static_cast<int64_t>(flat.size()));
   if (fuel_->empty()) return kNothing;
   if (factor_tails(flat)) return alt(std::move(flat));
@@ -306,8 +304,7 @@ ExprId ExprSet::alt(std::vector<ExprId> choices) {
 }
 
 ExprId ExprSet::both(std::vector<ExprId> parts) {
-  std::vector<ExprId> flat;
-  flatten(ExprKind::kBoth, parts, flat);
+  std::vector<ExprId> flat = flattened(ExprKind::kBoth, std::move(parts));
   fuel_->burn(static_cast<int64_t>(flat.size()));
   std::erase(flat, anything_);
   if (flat.empty()) return anything_;

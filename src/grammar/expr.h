@@ -133,7 +133,7 @@ class ExprSet {
   void fill_slots(size_t count);
   void refine(const ByteSet& set);
   void refine_text(std::string_view text);
-  void flatten(ExprKind kind, const std::vector<ExprId>& in, std::vector<ExprId>& out) const;
+  std::vector<ExprId> flattened(ExprKind kind, std::vector<ExprId> ids) const;
   void merge_repeats(std::vector<ExprId>& choices);
   bool factor_tails(std::vector<ExprId>& choices);
   ExprId literal_at(uint32_t at, uint32_t size);

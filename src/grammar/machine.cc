@@ -78,7 +78,7 @@ ConfigId Machine::returned(StackId stack) {
     const Frame& frame = frames_[stacks_[stack].begin + i];
     kernel.push_back({frame.rest, frame.below});
   }
-  return close(std::move(kernel));
+  return close(kernel);
 }
 
 ConfigId Machine::take_step(ConfigId config, uint8_t byte) {
@@ -90,14 +90,14 @@ ConfigId Machine::take_step(ConfigId config, uint8_t byte) {
     const ExprId next = derived(element.state, byte);
     if (next != kNothing) kernel.push_back({next, element.stack});
   }
-  const ConfigId out = kernel.empty() ? kDead : close(std::move(kernel));
+  const ConfigId out = kernel.empty() ? kDead : close(kernel);
   if (exhausted()) return kDead;
   next_[config * classes_ + class_of_[byte]] = out;
   return out;
 }
 
 // Adds what elements call and what they return to, until nothing new appears.
-ConfigId Machine::close(std::vector<Element> kernel) {
+ConfigId Machine::close(const std::vector<Element>& kernel) {
   constexpr size_t kFew = 16;
   std::vector<Element> all;
   std::unordered_map<ExprId, size_t> places;  // used from kFew elements on

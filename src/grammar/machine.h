@@ -80,7 +80,7 @@ class Machine {
     uint32_t begin = 0, count = 0, depth = 0;
   };
   ConfigId take_step(ConfigId config, uint8_t byte);
-  ConfigId close(std::vector<Element> kernel);
+  ConfigId close(const std::vector<Element>& kernel);
   ConfigId intern(const std::vector<Element>& elements, bool complete, bool escaped);
   StackId push(ExprId rest, StackId below) { return intern_stack({{rest, below}}); }
   StackId intern_stack(const std::vector<Frame>& frames);

@@ -69,6 +69,7 @@ std::string refusal(const Json& config, const Json& changes) {
 
 std::vector<int> windows(const ModelSpec& spec) {
   std::vector<int> out;
+  out.reserve(spec.layers.size());
   for (const Layer& layer : spec.layers) out.push_back(std::get<Gqa>(layer.mixer).window);
   return out;
 }

@@ -195,6 +195,7 @@ std::vector<float> logits_of(const ModelConfig& config, Ops& ops, int tokens) {
   comm::Mesh mesh = comm::make_solo_mesh();
   SingleSequence sequence(model, ops, mesh, DType::kF32, tokens, tokens);
   std::vector<int32_t> ids;
+  ids.reserve(static_cast<size_t>(tokens));
   for (int i = 0; i < tokens; ++i) ids.push_back(i % config.spec.vocab);
   const Tensor logits = sequence.forward(ids);
   return {logits.as<float>(), logits.as<float>() + logits.elements()};

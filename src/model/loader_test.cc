@@ -82,7 +82,7 @@ TEST_F(LoaderTest, HarmlessExtrasAreIgnored) {
 TEST_F(LoaderTest, PaddedVocabularyIsRefusedWithBothNumbers) {
   FileTensor& embed = tensor("model.embed_tokens.weight");
   embed.shape[0] = 48;
-  embed.data.resize(48 * 16 * 4, '1');
+  embed.data.resize(size_t{48} * 16 * 4, '1');
   EXPECT_THAT(refusal(), AllOf(HasSubstr("48 rows"), HasSubstr("\"vocab_size\" 40")));
 }
 
@@ -95,7 +95,7 @@ TEST_F(LoaderTest, WrongShapeIsNamed) {
 TEST_F(LoaderTest, UnreadableDtypeIsNamed) {
   FileTensor& down = tensor("model.layers.1.mlp.down_proj.weight");
   down.dtype = "F8_E4M3";
-  down.data.resize(16 * 24);
+  down.data.resize(size_t{16} * 24);
   EXPECT_THAT(refusal(), AllOf(HasSubstr("down_proj"), HasSubstr("F8_E4M3"), HasSubstr("BF16")));
 }
 

@@ -13,6 +13,7 @@ bool packed(const WeightFormat& format) { return !format.input.has_value(); }
 
 std::vector<NewTensor> scales_of(const std::string& module, const Rounded& r) {
   std::vector<float> scales;
+  scales.reserve(r.steps.size());
   for (const Step& step : r.steps) scales.push_back(step.scale);
   const DType dtype = *r.format.scale;
   return {{.name = module + ".weight_scale",

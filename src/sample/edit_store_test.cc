@@ -18,6 +18,7 @@ int below(uint64_t& next, int n) { return static_cast<int>(random(next) * n); }
 
 std::vector<Edit> all_tokens(int vocab, float amount) {
   std::vector<Edit> out;
+  out.reserve(static_cast<size_t>(vocab));
   for (Token t = 0; t < vocab; ++t) out.push_back({t, amount + static_cast<float>(t % 7)});
   return out;
 }
@@ -47,6 +48,7 @@ class EditStoreTest : public testing::Test {
 TEST_F(EditStoreTest, ListsGrowChangeAndShrink) {
   EditStore store(*ops_, staging_, vocab_, 3);
   std::vector<std::unique_ptr<EditList>> lists;
+  lists.reserve(3);
   for (int i = 0; i < 3; ++i) lists.push_back(std::make_unique<EditList>());
   uint64_t next = 0;
   for (int round = 0; round < 200; ++round) {
@@ -91,6 +93,7 @@ TEST_F(EditStoreTest, TooManyLists) {
   const int slots = 2 * EditStore::kFullLists;
   EditStore store(*ops_, staging_, vocab_, slots);
   std::vector<std::unique_ptr<EditList>> lists;
+  lists.reserve(static_cast<size_t>(slots) * 2);
   // room for 64 lists of three pages and 128 times three
   for (int i = 0; i < 2 * slots; ++i)
     lists.push_back(std::make_unique<EditList>(all_tokens(vocab_, static_cast<float>(i))));

@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <functional>
+#include <numeric>
 
 #include "sched/scheduler.h"
 
@@ -47,6 +48,7 @@ class Drafts : public testing::Test {
   std::vector<Rows> plan() {
     const StepPlan plan = scheduler_->plan();
     std::vector<Rows> rows;
+    rows.reserve(plan.spans.size());
     for (const Span& s : plan.spans) rows.emplace_back(s.seq, s.count, s.draft);
     if (!plan.empty()) flying_.push_back(plan);
     return rows;
@@ -84,8 +86,8 @@ class Drafts : public testing::Test {
     return rows;
   }
   static std::vector<Token> right(int begin, int count) {
-    std::vector<Token> out;
-    for (int i = 0; i < count; ++i) out.push_back(begin + i);
+    std::vector<Token> out(static_cast<size_t>(count));
+    std::iota(out.begin(), out.end(), begin);
     return out;
   }
 
@@ -138,6 +140,7 @@ TEST_F(Drafts, AreFewerTheLessTheyAreKept) {
   good = false;
   step();  // the last good ones
   std::vector<int> lengths;
+  lengths.reserve(20);
   for (int i = 0; i < 20; ++i) lengths.push_back(drafts_of());
   EXPECT_TRUE(std::ranges::is_sorted(lengths, std::greater()));
   EXPECT_EQ(lengths.back(), 0) << "off";

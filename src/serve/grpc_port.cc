@@ -34,7 +34,7 @@ std::unique_ptr<grpc::GrpcServer> open_grpc_port(
                           return now ? now->protocol : nullptr;
                         },
                         .unready =
-                            [context, progress = std::move(progress)] {
+                            [context = std::move(context), progress = std::move(progress)] {
                               const auto now = context();
                               return now ? unready(*now) : progress();
                             },

@@ -34,12 +34,12 @@ std::vector<http::Route> info_routes(ServerContext& context,
                                      const std::vector<http::Route>& others) {
   return {
       {"GET", "/load",
-       [&context, routes = v1_routes(others)](http::HttpRequest,
-                                              std::shared_ptr<http::HttpReply> reply) {
+       [&context, routes = v1_routes(others)](const http::HttpRequest&,
+                                              const std::shared_ptr<http::HttpReply>& reply) {
          reply->send(load(context, routes));
        }},
       {"GET", "/config-info",
-       [&context](http::HttpRequest, std::shared_ptr<http::HttpReply> reply) {
+       [&context](const http::HttpRequest&, const std::shared_ptr<http::HttpReply>& reply) {
          const OrderedJson& info = context.config.config_info;
          const auto replace = OrderedJson::error_handler_t::replace;
          reply->send(

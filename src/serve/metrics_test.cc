@@ -389,6 +389,7 @@ TEST(MetricsTest, HitsAreSharedOutToTheTiers) {
 TEST(MetricsTest, TheProcessIsMeasured) {
   const service::ProcessUse before = service::process_use();
   std::vector<std::ifstream> files;
+  files.reserve(20);
   for (int i = 0; i < 20; ++i) files.emplace_back("/proc/self/stat");
   std::vector<char> memory(64 << 20);
   for (size_t i = 0; i < memory.size(); i += 512) memory[i] = static_cast<char>(i + 1);

@@ -54,7 +54,7 @@ TEST(Convert, RoundsToNearestEven) {
 }
 
 TEST(Tensor, ViewsAddressTheRightElements) {
-  std::vector<float> data(6 * 10);
+  std::vector<float> data(60);
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(i);
   const Tensor t = host_tensor(data.data(), DType::kF32, {6, 10});
   const Tensor cut = t.row_range(2, 3).col_range(4, 5);
@@ -128,6 +128,7 @@ TEST(Buffer, MovesOwnership) {
   const void* data = a.data();
   Buffer b = std::move(a);
   EXPECT_EQ(b.data(), data);
+  // NOLINTNEXTLINE(bugprone-use-after-move): that nothing is left in it is what is tested.
   EXPECT_EQ(a.data(), nullptr);
 }
 

@@ -29,7 +29,7 @@ Bpe::Bpe(BpeModel model) : model_(std::move(model)) {
   }
   all_bytes_ = model_.byte_level && *std::min_element(byte_token_.begin(), byte_token_.end()) >= 0;
   if (all_bytes_) {
-    byte_ranks_.reserve(256 * 256);
+    byte_ranks_.reserve(size_t{256} * 256);
     for (const int32_t left : byte_token_)
       for (const int32_t right : byte_token_)
         byte_ranks_.push_back(model_.merges.rank(left, right));

@@ -26,11 +26,11 @@ class CharPairs {
   static size_t place(char32_t left, char32_t right);
   bool joined(char32_t left, char32_t right) const;
 
-  std::bitset<128 * 128> ascii_;
+  std::bitset<size_t{128} * 128> ascii_;
   std::vector<uint64_t> others_;  // a bit set, indexed by hash
   // Holds pairs of one character's last byte and the next one's first byte, for tokens that hold
   // only some of the bytes of one of them.
-  std::bitset<256 * 256> pieces_;
+  std::bitset<size_t{256} * 256> pieces_;
 };
 
 }  // namespace skiff::text

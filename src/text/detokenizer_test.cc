@@ -138,6 +138,7 @@ TEST(Detokenizer, UnfinishedBytesAtTheEnd) {
 
 TEST(Detokenizer, ManyLongStopsStayLinear) {
   std::vector<std::string> stops;
+  stops.reserve(100);
   for (int i = 0; i < 100; ++i) stops.push_back(std::string(2000, 'a') + std::to_string(i));
   const std::string text(100000, 'a');
   const Pieces pieces({text, "<s>"});

@@ -112,6 +112,8 @@ TEST(Tokenizer, ThreadsShareIt) {
   const auto tokenizer = tokenizer_of(tiny_tokenizer_json());
   std::vector<std::string> texts;
   std::vector<Ids> expected;
+  texts.reserve(300);
+  expected.reserve(300);
   Texts make(tiny_tokenizer_json());
   for (int i = 0; i < 300; ++i) texts.push_back(make.next());
   const auto alone = tokenizer_of(tiny_tokenizer_json());

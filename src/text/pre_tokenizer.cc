@@ -42,7 +42,7 @@ SplitStep prefix_space_step() {
 enum class Prepend { kAlways, kFirst, kNever };
 
 SplitStep metaspace_step(std::string mark, Prepend prepend) {
-  return [mark, prepend](Words& words) {
+  return [mark = std::move(mark), prepend](Words& words) {
     for (Word& word : words.list) {
       std::string text;
       for (const char c : word.text) c == ' ' ? text += mark : text += c;

@@ -52,7 +52,8 @@ void join_bytes(Tokens& tokens) {
 void fuse(Tokens& tokens) {
   std::string all;
   for (const std::string& token : tokens) all += token;
-  tokens.assign(1, std::move(all));
+  tokens.clear();
+  tokens.push_back(std::move(all));
 }
 
 // Removes up to `start` copies of `content` from the front and up to `stop` from the back.
@@ -114,7 +115,7 @@ class TokenDecoder::Reader {
 
   void read_each(std::function<void(std::string&)> step) {
     each_piece(step);
-    out_.steps_.emplace_back([step](Tokens& tokens) {
+    out_.steps_.emplace_back([step = std::move(step)](Tokens& tokens) {
       for (std::string& token : tokens) step(token);
     });
   }

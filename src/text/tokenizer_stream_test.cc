@@ -54,9 +54,7 @@ TEST(TokenizerStream, LeavesTheUnusualToOthers) {
         R"({"model":{"vocab":{},"merges":[null]}})",
         R"({"model":{"vocab":{},"merges":[],"vocab":{}}})",
         R"([{"model":{"vocab":{},"merges":[]}}])", R"({"model":[{"vocab":{},"merges":[]}]})",
-        R"({"x":{"model":{"vocab":{},"merges":[]}}})",
-        R"({"model":{"vocab":{},"merges":[]}})"
-        "}",
+        R"({"x":{"model":{"vocab":{},"merges":[]}}})", R"({"model":{"vocab":{},"merges":[]}}})",
         ""})
     EXPECT_FALSE(streams(text)) << text;
 }

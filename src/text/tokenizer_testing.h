@@ -1,6 +1,7 @@
 // text/tokenizer_testing.h -- for tests: a tokenizer small enough to work out by hand, and
 // temporary model folders.
 #pragma once
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -27,7 +28,7 @@ inline Json tiny_tokenizer_json() {
   Json list = Json::array();
   for (const auto& [left, right] : merges) {
     vocab[left + right] = 256 + static_cast<int>(list.size());
-    list.push_back(left + " " + right);
+    list.push_back(fmt::format("{} {}", left, right));
   }
   Json end = {{"content", "<end>"}, {"id", 261}, {"special", true}};
   Json level = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}};

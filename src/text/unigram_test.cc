@@ -52,6 +52,7 @@ TEST(Unigram, FindsTheBestSegmentation) {
       scores[text] = -1.0 - static_cast<double>(random() % 1000) / 100;
     }
     std::vector<Unigram::Piece> pieces;
+    pieces.reserve(scores.size());
     for (const auto& [text, score] : scores) pieces.push_back({text, score});
     const Unigram model(pieces, -1, false);
     std::string text;

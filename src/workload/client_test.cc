@@ -46,15 +46,14 @@ class ScriptedServer {
     while (!stop.stop_requested()) {
       tcp::socket socket(io_);
       boost::system::error_code error;
-      acceptor_.accept(socket, error);
-      if (error) {
+      if (acceptor_.accept(socket, error)) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
         continue;
       }
       try {
         script_(socket, connections_++);
       } catch (const boost::system::system_error&) {
-        // The client has gone.
+        socket = tcp::socket(io_);  // the client has gone
       }
       sockets_.push_back(std::move(socket));
     }

@@ -56,7 +56,7 @@ class Clockwork {
         scheduler_(setup.limits, cache_),
         runner_(setup.time, now_),
         engine_(
-            scheduler_, runner_, inbox_, [this](std::vector<Event> events) { hear(events); },
+            scheduler_, runner_, inbox_, [this](const std::vector<Event>& events) { hear(events); },
             setup.depth) {}
 
   Simulation run() {

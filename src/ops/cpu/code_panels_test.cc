@@ -26,7 +26,7 @@ std::vector<uint32_t> lines_of(DType dtype) {
         const auto code = static_cast<uint32_t>((n * kPanel + j) * inputs + i) % (1u << width);
         word |= code << (width == 8 ? i * 8 : (i / 2 + i % 2 * 4) * 4);
       }
-      words[static_cast<size_t>(n * kStep + j)] = word;
+      words[static_cast<size_t>(n) * kStep + static_cast<size_t>(j)] = word;
     }
   return words;
 }

@@ -24,11 +24,13 @@ std::vector<float> random(size_t n, unsigned seed, float scale = 1) {
 }
 std::vector<BF16> rounded(const std::vector<float>& x) {
   std::vector<BF16> out;
+  out.reserve(x.size());
   for (float v : x) out.push_back(to_bf16(v));
   return out;
 }
 std::vector<float> widened(const std::vector<BF16>& x) {
   std::vector<float> out;
+  out.reserve(x.size());
   for (BF16 v : x) out.push_back(to_float(v));
   return out;
 }
@@ -189,13 +191,12 @@ std::vector<double> attended(const float* q, const std::vector<float>& keys,
   std::vector<double> out(static_cast<size_t>(dim));
   double total = 0;
   for (int j = begin; j < end; ++j) {
+    const size_t from = static_cast<size_t>(j) * out.size();
     double s = 0;
-    for (int d = 0; d < dim; ++d)
-      s += static_cast<double>(q[d]) * keys[static_cast<size_t>(j * dim + d)];
+    for (size_t d = 0; d < out.size(); ++d) s += static_cast<double>(q[d]) * keys[from + d];
     const double p = std::exp(s / std::sqrt(static_cast<double>(dim)));
     total += p;
-    for (int d = 0; d < dim; ++d)
-      out[static_cast<size_t>(d)] += p * values[static_cast<size_t>(j * dim + d)];
+    for (size_t d = 0; d < out.size(); ++d) out[d] += p * values[from + d];
   }
   for (double& v : out) v /= total;
   return out;
@@ -207,15 +208,15 @@ TEST_P(KernelsTest, AttentionBlockMatches) {
       for (int keys : {1, 9, 64}) {
         const int rows = 14;
         const int v_dim = dim > 16 ? dim - 13 : dim;  // latents (Mla) have fewer values than keys
-        const int64_t stride = (v_dim + 31) / 32 * 32;
-        const auto n = static_cast<size_t>(keys * dim);
-        const std::vector<float> q = random(static_cast<size_t>(rows * dim), 8);
+        const int64_t stride = (v_dim + 31) / 32 * int64_t{32};
+        const auto width = static_cast<size_t>(dim), n = static_cast<size_t>(keys) * width;
+        const std::vector<float> q = random(static_cast<size_t>(rows) * width, 8);
         std::vector<float> key = random(n, 9), value = random(n, 10);
         const std::vector<BF16> key16 = rounded(key), value16 = rounded(value);
         if (bf16) key = widened(key16), value = widened(value16);
         std::vector<const void*> kp, vp;
         for (int j = 0; j < keys; ++j) {
-          const auto at = static_cast<size_t>(j * dim);
+          const size_t at = static_cast<size_t>(j) * width;
           kp.push_back(bf16 ? static_cast<const void*>(&key16[at]) : &key[at]);
           vp.push_back(bf16 ? static_cast<const void*>(&value16[at]) : &value[at]);
         }

@@ -71,7 +71,7 @@ void CpuOps::product(std::span<const Group> groups, const Operand& a, const Line
   const std::vector<Task> tasks = tasks_of(groups, shape.panels(), 2);
   pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];
-    const int64_t cols = t.panels * kPanel, first = t.panel * kPanel;
+    const int64_t cols = int64_t{t.panels} * kPanel, first = t.panel * kPanel;
     float* c = thread_scratch_[static_cast<size_t>(thread)].take<float>(t.rows * cols);
     gemm({.a = static_cast<const std::byte*>(a.data) + t.row * a.stride * width,
           .lda = a.stride,

@@ -30,7 +30,7 @@ PanelShape PanelShape::of(const Linear& w, DType dtype) {
 }
 
 int64_t PanelShape::k() const { return dtype == DType::kF32 ? in : round_up(in, kKStep); }
-int64_t PanelShape::panels() const { return round_up(out, 2 * kPanel) / kPanel; }
+int64_t PanelShape::panels() const { return round_up(out, int64_t{2} * kPanel) / kPanel; }
 int64_t PanelShape::expert_bytes() const {
   return panels() * panel_elements() * static_cast<int64_t>(bytes(dtype));
 }

@@ -40,7 +40,7 @@ const float* CpuOps::rope_values(const Rope& rope, const RaggedBatch& batch) {
   const auto half = static_cast<int64_t>(speeds.size());
   const float gain = rope_gain(rope);
   const int32_t* positions = batch.positions.as<int32_t>();
-  parallel_rows(batch.num_tokens, 16 * rope.dim, [&](int64_t begin, int64_t end, int) {
+  parallel_rows(batch.num_tokens, int64_t{16} * rope.dim, [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t)
       for (int64_t i = 0; i < half; ++i) {
         const float angle = static_cast<float>(positions[t]) * speeds[static_cast<size_t>(i)];

@@ -55,6 +55,7 @@ std::span<float> head_of(std::vector<float>& row, int head, int head_dim) {
 std::vector<double> attend(std::span<const float> q, const std::vector<std::vector<float>>& keys,
                            const std::vector<std::vector<float>>& values) {
   std::vector<double> score;
+  score.reserve(keys.size());
   for (const auto& k : keys) {
     score.push_back(dot(q, k) / std::sqrt(static_cast<double>(q.size())));
   }
@@ -85,7 +86,7 @@ void ReferenceOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa
     }
     store_row(qkv, row, x);
     x = load_row(qkv, row);
-    const auto kv_cols = static_cast<size_t>(spec.kv_heads * spec.head_dim);
+    const auto kv_cols = static_cast<size_t>(spec.kv_heads) * static_cast<size_t>(spec.head_dim);
     const auto all = std::span<const float>(x).last(2 * kv_cols);
     store_position(keys_of(kv), batch, seq, position, all.first(kv_cols));
     store_position(values_of(kv), batch, seq, position, all.last(kv_cols));

@@ -63,6 +63,7 @@ int32_t pick(const std::vector<float>& x, const Draw& draw) {
   const float best = x[static_cast<size_t>(ids[0])];
   if (draw.temperature <= 0 || draw.top_p <= 0 || !std::isfinite(best)) return ids[0];
   std::vector<double> p;
+  p.reserve(ids.size());
   for (const int32_t id : ids) {
     p.push_back(
         std::exp((static_cast<double>(x[static_cast<size_t>(id)]) - best) / draw.temperature));

@@ -54,7 +54,7 @@ double head_bound(const std::vector<double>& y, const Gqa& spec, int i) {
     partner = spec.rope.interleaved ? (i ^ 1) : (i < half ? i + half : i - half);
   }
   const double length = std::hypot(y[static_cast<size_t>(i)], y[static_cast<size_t>(partner)]);
-  return (spec.head_dim / 2 + 12) * 2 * kF32Round * length;
+  return (spec.head_dim / 2.0 + 12) * 2 * kF32Round * length;
 }
 
 struct StoreCase {
@@ -71,7 +71,7 @@ void store_case(Ops& ops, const Gqa& spec, const StoreCase& c) {
                            name(cache), page_size, norms, static_cast<int>(pool)));
   Workspace ws(static_cast<uint64_t>(spec.head_dim * 100 + spec.heads));
   Paged paged(ws, spec, cache, page_size, kMixed, pool);
-  const int64_t cols = (spec.heads + 2 * spec.kv_heads) * spec.head_dim;
+  const int64_t cols = int64_t{spec.heads + 2 * spec.kv_heads} * spec.head_dim;
   const int64_t rows = paged.batch.num_tokens;
   const Tensor qkv = ws.random(act, {rows, cols}, 2), before = ws.output(act, {rows, cols});
   convert(before, qkv);
@@ -93,16 +93,16 @@ void store_case(Ops& ops, const Gqa& spec, const StoreCase& c) {
     for (int h = 0; h < rotated; ++h) {
       const std::vector<double> want =
           expected_head(before, r, h, spec, h < spec.heads ? q : k, position);
-      expect_near(qkv.row_range(r, 1).col_range(h * spec.head_dim, spec.head_dim), [&](int64_t,
-                                                                                       int64_t i) {
+      const Tensor got = qkv.row_range(r, 1).col_range(int64_t{h} * spec.head_dim, spec.head_dim);
+      expect_near(got, [&](int64_t, int64_t i) {
         return Approx{want[static_cast<size_t>(i)], head_bound(want, spec, static_cast<int>(i))};
       });
     }
-    const int64_t kv_cols = spec.kv_heads * spec.head_dim;
+    const int64_t kv_cols = int64_t{spec.kv_heads} * spec.head_dim;
     const Tensor stored_k = paged.cache_row(paged.kv.k, paged.seq_of(r), position);
     const Tensor stored_v = paged.cache_row(paged.kv.v, paged.seq_of(r), position);
     for (int64_t c = 0; c < kv_cols; ++c) {
-      const int64_t k_at = spec.heads * spec.head_dim + c;
+      const int64_t k_at = int64_t{spec.heads} * spec.head_dim + c;
       ASSERT_EQ(at(qkv, r, k_at + kv_cols), at(before, r, k_at + kv_cols));
       ASSERT_EQ(at(stored_k, 0, c), rounded(at(qkv, r, k_at), cache)) << "row " << r;
       ASSERT_EQ(at(stored_v, 0, c), rounded(at(qkv, r, k_at + kv_cols), cache)) << "row " << r;
@@ -138,7 +138,7 @@ void project_case(Ops& ops, const Gqa& spec, int in, DType act, bool bias,
                            spec.kv_heads, spec.head_dim, in, name(act), bias, pieces.size()));
   Workspace ws(static_cast<uint64_t>(in + spec.head_dim));
   Paged paged(ws, spec, act, 64, pieces);
-  const int64_t cols = (spec.heads + 2 * spec.kv_heads) * spec.head_dim;
+  const int64_t cols = int64_t{spec.heads + 2 * spec.kv_heads} * spec.head_dim;
   const int64_t rows = paged.batch.num_tokens;
   const Tensor x = ws.random(act, {rows, in});
   Linear plain{.weight = ws.random(act, {cols, in}), .bias = {}};
@@ -198,7 +198,7 @@ TEST_P(OpSuite, StoreOfDifferentLayersInOneStep) {
       const int position = paged.batch.positions.as<int32_t>()[r];
       for (int h = 0; h < 3; ++h) {
         const std::vector<double> want = expected_head(before, r, h, spec, {}, position);
-        expect_near(qkv.row_range(r, 1).col_range(h * 16, 16), [&](int64_t, int64_t i) {
+        expect_near(qkv.row_range(r, 1).col_range(int64_t{h} * 16, 16), [&](int64_t, int64_t i) {
           return Approx{want[static_cast<size_t>(i)], head_bound(want, spec, static_cast<int>(i))};
         });
       }
@@ -228,7 +228,7 @@ void expect_attention_at(const Tensor& out, const Tensor& q, const Gqa& spec, co
   const int first = spec.window ? std::max(0, position - spec.window + 1) : 0;
   std::vector<double> score, total(static_cast<size_t>(d)), size(static_cast<size_t>(d));
   double score_bound = 0, best = -INFINITY, sum = 0;
-  const auto column = [&](int i) { return static_cast<size_t>(kv_head * d + i); };
+  const auto column = [&](int i) { return static_cast<size_t>(int64_t{kv_head} * d + i); };
   for (int t = first; t <= position; ++t) {
     const std::vector<double> k = paged.keys(seq, t);
     double s = 0, absolute = 0;
@@ -254,7 +254,7 @@ void expect_attention_at(const Tensor& out, const Tensor& q, const Gqa& spec, co
   const bool narrow = q.dtype == DType::kBF16 && paged.kv.v.dtype != DType::kF32;
   const double bound =
       2 * score_bound + (2.0 * (position + 1 - first) + 32) * kF32Round + (narrow ? kBf16Round : 0);
-  expect_near(out.col_range(head * d, d), [&](int64_t, int64_t i) {
+  expect_near(out.col_range(int64_t{head} * d, d), [&](int64_t, int64_t i) {
     return Approx{total[static_cast<size_t>(i)] / sum, bound * size[static_cast<size_t>(i)] / sum};
   });
 }
@@ -266,9 +266,10 @@ void attend_case(Ops& ops, const AttendCase& c) {
                            describe(c.cache), c.page_size, static_cast<int>(c.pool)));
   Workspace ws(static_cast<uint64_t>(spec.head_dim * 100 + spec.heads + spec.window));
   Paged paged(ws, spec, c.cache, c.page_size, c.pieces, c.pool);
-  const int64_t rows = paged.batch.num_tokens, cols = spec.heads * spec.head_dim;
+  const int64_t rows = paged.batch.num_tokens, cols = int64_t{spec.heads} * spec.head_dim;
   // The queries lie where gqa_store leaves them: at the front of longer rows.
-  const Tensor qkv = ws.random(c.act, {rows, cols + 2 * spec.kv_heads * spec.head_dim}, 1.5);
+  const Tensor qkv =
+      ws.random(c.act, {rows, cols + int64_t{2} * spec.kv_heads * spec.head_dim}, 1.5);
   const Tensor q = qkv.col_range(0, cols), out = ws.output(c.act, {rows, cols});
   ws.begin_op({out});
   ops.begin_step(paged.batch, {});
@@ -374,14 +375,16 @@ TEST_P(OpSuite, AttendOfHugeScores) {
 RowBytes run_prompts(Ops& ops, const Gqa& spec, DType act, const KvFormat& cache,
                      const std::vector<int>& lengths, const Cut& cut) {
   Workspace data(11);  // the same rows for every cut
-  const int64_t cols = (spec.heads + 2 * spec.kv_heads) * spec.head_dim;
-  const int64_t out_cols = spec.heads * spec.head_dim;
+  const int64_t cols = int64_t{spec.heads + 2 * spec.kv_heads} * spec.head_dim;
+  const int64_t out_cols = int64_t{spec.heads} * spec.head_dim;
   const Tensor weight = data.random(DType::kF32, {2, spec.head_dim});
   const Norm q{.weight = weight.row_range(0, 1).reshaped({spec.head_dim}), .eps = 1e-5f};
   const Norm k{.weight = weight.row_range(1, 1).reshaped({spec.head_dim}), .eps = 1e-5f};
   std::vector<Tensor> prompts;
+  prompts.reserve(lengths.size());
   for (int n : lengths) prompts.push_back(data.random(act, {n, cols}));
   std::vector<Piece> whole;
+  whole.reserve(lengths.size());
   for (int n : lengths) whole.push_back({0, n});
   Workspace pages(cut.page_seed);
   Paged paged(pages, spec, cache, 16, whole);  // gives every sequence its pages

@@ -27,19 +27,20 @@ LogitEdits edits_of(Workspace& ws, const std::vector<Piece>& pieces) {
 }
 
 TEST_P(OpSuite, StoreEditsChangesWhatItNames) {
+  constexpr int kPlaces = 7 * 128;
   for (const int n : {0, 1, 255, 700}) {
     Workspace ws(static_cast<uint64_t>(n));
     const EditPages pages{.token = ws.output(DType::kI32, {7, 128}),
                           .add = ws.random(DType::kF32, {7, 128})};
-    const std::vector<int32_t> places = ws.rng.shuffled(7 * 128);
+    const std::vector<int32_t> places = ws.rng.shuffled(kPlaces);
     std::vector<int32_t> at(places.begin(), places.begin() + n), token;
     std::vector<float> add;
     for (int i = 0; i < n; ++i) {
       token.push_back(1000 + i);
       add.push_back(i % 5 ? static_cast<float>(ws.rng.normal()) : -kInf);
     }
-    std::vector<int32_t> want_token(7 * 128, -1);
-    std::vector<float> want_add(pages.add.as<float>(), pages.add.as<float>() + 7 * 128);
+    std::vector<int32_t> want_token(kPlaces, -1);
+    std::vector<float> want_add(pages.add.as<float>(), pages.add.as<float>() + kPlaces);
     for (size_t i = 0; i < at.size(); ++i) {
       want_token[static_cast<size_t>(at[i])] = token[i];
       want_add[static_cast<size_t>(at[i])] = add[i];
@@ -75,7 +76,8 @@ TEST_P(OpSuite, EditLogits) {
         pieces.push_back({r, static_cast<int32_t>(token.size()) / kSize, count, first});
         for (int i = 0; i < kSize; ++i) {
           // if the tokens are consecutive, the page's tokens are not read
-          token.push_back(run ? -1 : tokens[static_cast<size_t>(kSize * p + i)]);
+          token.push_back(run ? -1
+                              : tokens[static_cast<size_t>(p) * kSize + static_cast<size_t>(i)]);
           add.push_back(i % 7 == 6 ? -kInf : static_cast<float>(ws.rng.normal()));
           if (i >= count) continue;
           want.row<float>(r)[run ? first + i : token.back()] += add.back();
@@ -146,7 +148,7 @@ class Lists {
   using Counts = std::map<int32_t, int32_t>;
 
   Lists(Workspace& ws, int slots, int most)
-      : tensor(ws.output(DType::kI32, {slots, 2 * (1 + most)})),
+      : tensor(ws.output(DType::kI32, {slots, int64_t{2} * (1 + most)})),
         counts(static_cast<size_t>(slots)) {}
   // Writes a list of these tokens with counts from 0 to 3.
   void fill(int slot, std::span<const int32_t> tokens) {
@@ -163,7 +165,7 @@ class Lists {
   Counts of(int slot) const {
     Counts out;
     const auto* list = tensor.row<int32_t>(slot);
-    for (int32_t i = 1; i <= list[0]; ++i) out[list[2 * i]] = list[2 * i + 1];
+    for (int64_t i = 1; i <= list[0]; ++i) out[list[2 * i]] = list[2 * i + 1];
     EXPECT_EQ(std::ssize(out), list[0]) << "a token has two entries";
     EXPECT_EQ(list[1], 0);
     return out;
@@ -193,7 +195,7 @@ TEST_P(OpSuite, CountTokens) {
       Lists::Counts& counts = lists.counts[static_cast<size_t>(slots[i])];
       const auto* list = lists.tensor.row<int32_t>(slots[i]);
       const bool again = step % 3 > 0 && list[0] > 0;
-      const int32_t at = step % 3 == 1 ? list[0] : 1 + ws.rng.below(std::max(1, list[0]));
+      const int64_t at = step % 3 == 1 ? list[0] : 1 + ws.rng.below(std::max(1, list[0]));
       tokens[static_cast<size_t>(rows[i])] = again ? list[2 * at] : 100000 + ws.rng.below(50);
       ++counts[tokens[static_cast<size_t>(rows[i])]];
     }

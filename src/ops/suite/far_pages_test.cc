@@ -38,7 +38,7 @@ class Sparse {
 // another's if an index has wrapped around.
 TEST_P(OpSuite, PagesMayLieBeyond32BitIndices) {
   const Gqa spec = gqa(2, 1, 64);
-  const int64_t half = kPageSize * 64;
+  const int64_t half = int64_t{kPageSize} * 64;
   const auto elements = static_cast<size_t>((kPages - 1) * kStride + 2 * half);
   const Sparse memory(ops->device(), elements * bytes(DType::kBF16));
   if (memory.data() == nullptr) GTEST_SKIP() << "no room in the address space";
@@ -56,16 +56,16 @@ TEST_P(OpSuite, PagesMayLieBeyond32BitIndices) {
   Paged paged(ws, spec, DType::kBF16, kPageSize, std::vector<Piece>(kPages, Piece{0, 1}));
   RaggedBatch batch = paged.batch;
   batch.pages = ws.ints({0, 1, 2}, {kPages, 1});
-  const Tensor qkv = ws.random(DType::kBF16, {kPages, 4 * 64});
-  const Tensor out = ws.output(DType::kBF16, {kPages, 2 * 64});
+  const Tensor qkv = ws.random(DType::kBF16, {kPages, int64_t{4} * 64});
+  const Tensor out = ws.output(DType::kBF16, {kPages, int64_t{2} * 64});
   ws.begin_op({qkv, out});
   ops->begin_step(batch, {});
   ops->gqa_store(qkv, {}, {}, spec, batch, kv);
-  ops->gqa_attend(out, qkv.col_range(0, 2 * 64), spec, batch, kv);
+  ops->gqa_attend(out, qkv.col_range(0, out.cols()), spec, batch, kv);
   ws.end_op();
   for (int64_t r = 0; r < kPages; ++r)
-    for (int64_t i = 0; i < 2 * 64; ++i)
-      ASSERT_EQ(at(out, r, i), at(qkv, r, 3 * 64 + i % 64)) << r << ", " << i;
+    for (int64_t i = 0; i < out.cols(); ++i)
+      ASSERT_EQ(at(out, r, i), at(qkv, r, qkv.cols() - 64 + i % 64)) << r << ", " << i;
 }
 
 }  // namespace

@@ -127,7 +127,8 @@ TEST_P(OpSuite, AbsorbedIsUnabsorbed) {
         }
       }
       for (int i = 0; i < spec.rope_dim; ++i) {
-        const double term = at(q, r, spec.nope_dim + i) * c[static_cast<size_t>(spec.kv_rank + i)];
+        const int rope = spec.kv_rank + i;
+        const double term = at(q, r, spec.nope_dim + i) * c[static_cast<size_t>(rope)];
         s += term;
         absolute += std::abs(term);
       }

@@ -118,8 +118,8 @@ void gated_case(Ops& ops, const Shape& s, DType act, bool bias, Act kind) {
   Workspace ws(static_cast<uint64_t>(s.rows * 5 + s.in + s.out));
   const Tensor x = ws.random(act, {s.rows, s.in}), out = ws.output(act, {s.rows, s.out});
   Linear plain;
-  plain.weight = ws.random(act, {2 * s.out, s.in}, 2 / std::sqrt(s.in));
-  if (bias) plain.bias = ws.random(DType::kF32, {2 * s.out});
+  plain.weight = ws.random(act, {int64_t{2} * s.out, s.in}, 2 / std::sqrt(s.in));
+  if (bias) plain.bias = ws.random(DType::kF32, {int64_t{2} * s.out});
   Buffer owner;
   const Linear w = ops.prepare(plain, {act}, &owner);
   Arena arena(Buffer::pinned(static_cast<size_t>(s.rows) * static_cast<size_t>(s.out) * 8 + 64));

@@ -202,9 +202,9 @@ void experts_case(Ops& ops, const MoeCase& c, bool skewed) {
   Workspace ws(static_cast<uint64_t>(c.tokens * 31 + c.hidden));
   const Tensor x = ws.random(c.act, {c.tokens, c.hidden}, 1, c.gap);
   Linear gate_up{.experts = router.total()}, down{.experts = router.total()};
-  gate_up.weight = ws.random(c.weight, {router.total(), 2 * c.width, c.hidden}, 0.3);
+  gate_up.weight = ws.random(c.weight, {router.total(), int64_t{2} * c.width, c.hidden}, 0.3);
   down.weight = ws.random(c.weight, {router.total(), c.hidden, c.width}, 0.3);
-  const Tensor met_gate_up = ws.output(c.act, {router.total(), 2 * c.width, c.hidden});
+  const Tensor met_gate_up = ws.output(c.act, {router.total(), int64_t{2} * c.width, c.hidden});
   const Tensor met_down = ws.output(c.act, {router.total(), c.hidden, c.width});
   convert(met_gate_up, gate_up.weight);
   convert(met_down, down.weight);
@@ -220,7 +220,7 @@ void experts_case(Ops& ops, const MoeCase& c, bool skewed) {
   EXPECT_EQ(ready_gate_up.weight.dim, gate_up.weight.dim);
   EXPECT_EQ(ready_gate_up.experts, gate_up.experts);
   // A gathered input, gate_up, middle and output of each copy, the routing and lists of jobs.
-  const auto copies = static_cast<size_t>(c.tokens * router.per_token());
+  const auto copies = static_cast<size_t>(c.tokens) * static_cast<size_t>(router.per_token());
   Arena arena = make_arena(kArenaBytes + copies * static_cast<size_t>(8 * c.hidden + 12 * c.width));
   const Routing routing = ops.route(logits, {}, router, arena);
   ws.begin_op({out});
@@ -333,7 +333,7 @@ TEST_P(OpSuite, MoeRowsAreIndependent) {
     const Tensor x = ws.random(act, {kTokens, hidden}), out = ws.output(act, {kTokens, hidden});
     const Tensor logits = ws.random(DType::kF32, {kTokens, kExperts});
     Linear gate_up{.experts = kExperts}, down{.experts = kExperts};
-    gate_up.weight = ws.random(act, {kExperts, 2 * kWidth, hidden}, 0.3);
+    gate_up.weight = ws.random(act, {kExperts, int64_t{2} * kWidth, hidden}, 0.3);
     down.weight = ws.random(act, {kExperts, hidden, kWidth}, 0.3);
     Buffer own_gate_up, own_down;
     const Linear ready_gate_up = ops->prepare(gate_up, {act}, &own_gate_up);

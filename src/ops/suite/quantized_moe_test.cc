@@ -149,8 +149,7 @@ TEST_P(OpSuite, QuantizedMoeRowsAreIndependent) {
     const Tensor logits = ws.random(kF32, {kTokens, kExperts});
     Buffer own_gate_up, own_down;
     const Linear gate_up = ops->prepare(
-        random_weight(ws, format,
-                      {.experts = kExperts, .out = int64_t{2} * kWidth, .in = kHidden}),
+        random_weight(ws, format, {.experts = kExperts, .out = int64_t{2} * kWidth, .in = kHidden}),
         format, &own_gate_up);
     const Linear down =
         ops->prepare(random_weight(ws, format, {.experts = kExperts, .out = kHidden, .in = kWidth}),

@@ -160,7 +160,7 @@ void quantized_gated_case(Ops& ops, const WeightFormat& format, int rows, int in
   SCOPED_TRACE(fmt::format("{} rows {} in {} width {}", describe(format), rows, in, width));
   Workspace ws(static_cast<uint64_t>(rows));
   const Tensor x = ws.random(kBF16, {rows, in}, 0.2), out = ws.output(kBF16, {rows, width});
-  const Linear plain = random_weight(ws, format, {.out = 2 * width, .in = in});
+  const Linear plain = random_weight(ws, format, {.out = int64_t{2} * width, .in = in});
   Buffer owner;
   const Linear w = ops.prepare(plain, format, &owner);
   Arena arena(Buffer::pinned(1 << 20));
@@ -173,6 +173,7 @@ void quantized_gated_case(Ops& ops, const WeightFormat& format, int rows, int in
     return sum;
   };
   std::vector<std::vector<double>> met;
+  met.reserve(static_cast<size_t>(rows));
   for (int r = 0; r < rows; ++r) met.push_back(rounded_input(row_of(x, r), plain, 0));
   expect_near(out, [&](int64_t r, int64_t c) {
     const std::vector<double>& row = met[static_cast<size_t>(r)];

@@ -447,7 +447,7 @@ TEST_P(OpSuite, SampledRowsAreIndependent) {
     params.push_back({.temperature = 0.5f * static_cast<float>(r % 4),
                       .top_p = r % 3 ? 0.9f : 1,
                       .top_k = r % 5 * 10});
-    seeds.push_back(r * r);
+    seeds.push_back(int64_t{r} * r);
     draws.push_back(r % 7);
   }
   const SampleBatch all = make_batch(ws, params, seeds, draws);
@@ -490,7 +490,7 @@ void logprobs_case(Ops& ops, int rows, int vocab, int n) {
     for (int64_t i = 0; i < vocab; ++i) sum += std::exp(at(logits, r, i) - best);
     const double want = at(logits, r, token) - best - std::log(sum);
     const double size = std::abs(best) + std::abs(want) + std::log(sum);
-    ASSERT_NEAR(got, want, (4 * size + vocab / 2 + 8) * kF32Round);
+    ASSERT_NEAR(got, want, (4 * size + vocab / 2.0 + 8) * kF32Round);
   };
   for (int64_t r = 0; r < rows; ++r) {
     const int32_t mine = id[static_cast<size_t>(r)];

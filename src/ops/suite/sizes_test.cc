@@ -55,7 +55,8 @@ struct Block {
   void operator()(const Dense& f) const { gated(f.width); }
   void operator()(const Moe& f) const {
     const int64_t all = f.router.total();
-    const Ready up = ready_weight(ops, ws, {.experts = all, .out = 2 * f.width, .in = hidden}, act);
+    const Ready up =
+        ready_weight(ops, ws, {.experts = all, .out = int64_t{2} * f.width, .in = hidden}, act);
     const Ready down = ready_weight(ops, ws, {.experts = all, .out = hidden, .in = f.width}, act);
     const int64_t routed = rows * f.sharers;
     const Tensor logits = ws.random(DType::kF32, {routed, f.router.experts});

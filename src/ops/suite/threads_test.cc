@@ -16,7 +16,7 @@ std::vector<std::byte> run_layer(Ops& ops, DType act, const std::vector<Piece>& 
   Workspace ws(17);
   const Gqa spec{.heads = 6, .kv_heads = 2, .head_dim = 32, .rope = {.dim = 32}};
   constexpr int kHidden = 136, kWidth = 80, kVocab = 350, kExperts = 7;
-  const int64_t qkv_cols = 10 * 32;
+  const int64_t qkv_cols = 320, head_cols = 192;  // 10 and 6 heads
   Paged paged(ws, spec, act, 16, pieces);
   const int64_t rows = paged.batch.num_tokens;
   std::deque<Buffer> owners;
@@ -26,16 +26,16 @@ std::vector<std::byte> run_layer(Ops& ops, DType act, const std::vector<Piece>& 
     if (shape.size() == 3) plain.experts = *shape.begin();
     return ops.prepare(plain, {act}, &owners.emplace_back());
   };
-  const Linear w_qkv = weight({qkv_cols, kHidden}), w_out = weight({kHidden, 6 * 32});
+  const Linear w_qkv = weight({qkv_cols, kHidden}), w_out = weight({kHidden, head_cols});
   const Linear w_router = weight({kExperts, kHidden}), w_head = weight({kVocab, kHidden});
-  const Linear w_gate_up = weight({kExperts, 2 * kWidth, kHidden});
+  const Linear w_gate_up = weight({kExperts, int64_t{2} * kWidth, kHidden});
   const Linear w_down = weight({kExperts, kHidden, kWidth});
   const Tensor table = ws.random(act, {100, kHidden});
   const Norm norm{.weight = ws.random(DType::kF32, {kHidden})};
 
   const Tensor residual = ws.output(DType::kF32, {rows, kHidden});
   const Tensor x = ws.output(act, {rows, kHidden}), delta = ws.output(act, {rows, kHidden});
-  const Tensor qkv = ws.output(act, {rows, qkv_cols}), heads = ws.output(act, {rows, 6 * 32});
+  const Tensor qkv = ws.output(act, {rows, qkv_cols}), heads = ws.output(act, {rows, head_cols});
   const Tensor score = ws.output(DType::kF32, {rows, kExperts});
   const Tensor half = ws.output(act, {rows, kHidden / 2});
   const Tensor logits = ws.output(DType::kF32, {rows, kVocab});
@@ -45,7 +45,7 @@ std::vector<std::byte> run_layer(Ops& ops, DType act, const std::vector<Piece>& 
   ops.add_norm(x, residual, {}, norm);
   ops.linear(qkv, x, w_qkv);
   ops.gqa_store(qkv, {}, {}, spec, paged.batch, paged.kv);
-  ops.gqa_attend(heads, qkv.col_range(0, 6 * 32), spec, paged.batch, paged.kv);
+  ops.gqa_attend(heads, qkv.col_range(0, head_cols), spec, paged.batch, paged.kv);
   ops.linear(delta, heads, w_out);
   ops.add_norm(x, residual, delta, norm);
   ops.linear(score, x, w_router);

@@ -9,6 +9,7 @@ TEST_P(OpSuite, CopyKeepsValues) {
     for (int rows : {0, 1, 7}) {
       Workspace ws(11);
       std::vector<int32_t> values;
+      values.reserve(static_cast<size_t>(rows) * 33);
       for (int i = 0; i < rows * 33; ++i) values.push_back(ws.rng.below(1 << 30));
       const Tensor x =
           dtype == DType::kI32 ? ws.ints(values, {rows, 33}) : ws.random(dtype, {rows, 33}, 2, 5);
@@ -107,6 +108,7 @@ TEST_P(OpSuite, ReplayDoesTheWorkAgain) {
   Workspace ws(14);
   const Tensor x = ws.random(DType::kF32, {3, 40}), sum = ws.random(DType::kF32, {3, 40});
   std::vector<double> want;
+  want.reserve(120);
   for (int i = 0; i < 120; ++i) want.push_back(at(sum, i / 40, i % 40));
   using Key = std::optional<ReplayKey>;
   const Key none, decodes = ReplayKey{.rows = 3}, drafts = ReplayKey{.rows = 3, .rows_per_seq = 3},

@@ -100,7 +100,7 @@ TEST(OpTuning, LeavesProductsOfAnyNumberOfRowsRight) {
   untuned->linear(want, x, other);
   untuned->wait(untuned->mark());
   for (const int rows : {1, 8, 17, 65, 256, 257, 300, 599, 600, 601, 857, 1200, 1201, kRows}) {
-    std::memset(got.data, 0xff, kRows * kOut * sizeof(float));
+    std::memset(got.data, 0xff, size_t{kRows} * kOut * sizeof(float));
     tuned->linear(got.row_range(0, rows), x.row_range(0, rows), ready);
     tuned->wait(tuned->mark());
     int wrong = 0;

@@ -50,8 +50,10 @@ bool ConnectionTable::evict_one() {
   bool found = false;
   {
     std::lock_guard lock(mutex_);
-    for (Group& group : groups_)
-      if ((found = evict(group, &evicted))) break;
+    for (Group& group : groups_) {
+      found = evict(group, &evicted);
+      if (found) break;
+    }
   }
   if (evicted) evicted->close();
   return found;

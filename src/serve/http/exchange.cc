@@ -51,7 +51,7 @@ void HttpExchange::send(HttpResponse response) noexcept try {
   give_up();
 }
 
-void HttpExchange::begin_stream(HttpResponse head) noexcept try {
+void HttpExchange::begin_stream(const HttpResponse& head) noexcept try {
   {
     std::lock_guard lock(mutex_);
     if (began_ || closed_) return;
@@ -65,7 +65,7 @@ void HttpExchange::begin_stream(HttpResponse head) noexcept try {
   give_up();
 }
 
-bool HttpExchange::write(std::string part) noexcept try {
+bool HttpExchange::write(const std::string& part) noexcept try {
   bool overflow = false;
   {
     std::lock_guard lock(mutex_);
@@ -192,7 +192,8 @@ void HttpExchange::append_head(const HttpResponse& response, const std::string& 
   unsent_ +=
       fmt::format("Date: {}\r\nx-request-id: {}\r\n", core_->clock.date(), framing_.request_id);
   for (const HttpHeaders* headers : {&response.headers, &framing_.extra})
-    for (const auto& [name, value] : *headers) unsent_ += name + ": " + value + "\r\n";
+    for (const auto& [name, value] : *headers)
+      unsent_.append(name).append(": ").append(value).append("\r\n");
   unsent_ += keep_alive_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
 }
 

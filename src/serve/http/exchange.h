@@ -35,8 +35,8 @@ class HttpExchange {
                ReplyFraming framing);
 
   void send(HttpResponse response) noexcept;
-  void begin_stream(HttpResponse head) noexcept;
-  bool write(std::string part) noexcept;
+  void begin_stream(const HttpResponse& head) noexcept;
+  bool write(const std::string& part) noexcept;
   void end_stream() noexcept;
   void when_sent(std::function<void()> sent);
   void on_close(std::function<void()> closed);

@@ -16,8 +16,8 @@ class ReplyHandle : public HttpReply {
   explicit ReplyHandle(std::shared_ptr<HttpExchange> exchange) : exchange_(std::move(exchange)) {}
   ~ReplyHandle() override { exchange_->abandon(); }
   void send(HttpResponse response) override { exchange_->send(std::move(response)); }
-  void begin_stream(HttpResponse head) override { exchange_->begin_stream(std::move(head)); }
-  bool write(std::string part) override { return exchange_->write(std::move(part)); }
+  void begin_stream(HttpResponse head) override { exchange_->begin_stream(head); }
+  bool write(std::string part) override { return exchange_->write(part); }
   void end_stream() override { exchange_->end_stream(); }
   void when_sent(std::function<void()> sent) override { exchange_->when_sent(std::move(sent)); }
   void on_close(std::function<void()> closed) override { exchange_->on_close(std::move(closed)); }

@@ -47,7 +47,7 @@ TEST(HeldReplies, SmallOnesAlwaysPass) {
 TEST(HeldReplies, ASecondReplyIsNotHeld) {
   HttpConfig config = local_http_config();
   config.max_held = 8 * kMiB;
-  Echo server(config, [](HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  Echo server(config, [](const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
     if (request.path == "/large") return reply->send(plain(200, std::string(7 * kMiB, 'x')));
     for (int i = 0; i < 2; ++i) reply->send(plain(200, std::string(2 * kMiB, 'x')));
   });
@@ -65,7 +65,7 @@ TEST(HeldReplies, ASecondReplyIsNotHeld) {
 TEST(HeldReplies, UnreadRepliesHaveABoundTogether) {
   HttpConfig config = local_http_config();
   config.max_held = 64 * kMiB;
-  Echo server(config, [](HttpRequest, std::shared_ptr<HttpReply> reply) {
+  Echo server(config, [](const HttpRequest&, const std::shared_ptr<HttpReply>& reply) {
     reply->send(plain(200, std::string(16 * kMiB, 'x')));
   });
   std::vector<std::unique_ptr<TestClient>> clients;

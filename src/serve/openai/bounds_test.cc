@@ -22,6 +22,7 @@ int64_t resident_bytes() {
 // The lists of a request with 2048 prompts are stored once, not once for each prompt.
 TEST(OpenAiBounds, ListsAreSharedByAllPromptsOfACall) {
   std::vector<std::string> stops;
+  stops.reserve(60);
   for (int i = 0; i < 60; ++i) stops.push_back(std::string(1000, static_cast<char>('a' + i % 26)));
   Json bias = Json::object(), words = Json::array();
   for (int i = 0; i < 258; ++i) bias[std::to_string(i)] = 1;
@@ -155,7 +156,7 @@ TEST(OpenAiBounds, ASinkThatFailsEndsItsRequestAlone) {
   service::Request request;
   request.input = std::string("abc");
   request.ignore_eos = true;
-  const auto failing = echo.service.submit(request, [&](service::Reply reply) {
+  const auto failing = echo.service.submit(request, [&](const service::Reply& reply) {
     ++delivered;
     if (reply.finish == Finish::kNone) throw std::bad_alloc();
     cancelled += reply.finish == Finish::kCancelled;
@@ -165,7 +166,7 @@ TEST(OpenAiBounds, ASinkThatFailsEndsItsRequestAlone) {
   EXPECT_EQ(delivered, 2);
   std::atomic<bool> finished{false};
   request.ignore_eos = false;
-  ASSERT_TRUE(echo.service.submit(request, [&](service::Reply reply) {
+  ASSERT_TRUE(echo.service.submit(request, [&](const service::Reply& reply) {
     if (reply.last) finished = true;
   }));
   EXPECT_TRUE(http::eventually([&] { return finished.load(); }));

@@ -54,7 +54,7 @@ struct Running {
   serve::Server server;
 };
 
-Json request(Json more = Json::object()) {
+Json request(const Json& more = Json::object()) {
   Json body{{"req_id", "r1"}, {"text", "hi"}, {"temperature", 0}};
   body.update(more);
   return body;

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <chrono>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -70,9 +71,10 @@ class RedisServer {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address = loopback(0);
     socklen_t size = sizeof address;
-    bind(fd, reinterpret_cast<sockaddr*>(&address), size);
-    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size);
+    const bool bound = bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                       getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
     close(fd);
+    if (!bound) throw std::runtime_error("no port of loopback is free");
     return ntohs(address.sin_port);
   }
   pid_t pid_ = -1;

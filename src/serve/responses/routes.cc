@@ -45,7 +45,8 @@ http::HttpResponse not_kept(const http::HttpRequest& request) {
 std::vector<http::Route> responses_routes(service::ProtocolContext& context,
                                           const http::ApiKeys& keys) {
   static const Protocol protocol;
-  const auto refuse = [](http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
+  const auto refuse = [](const http::HttpRequest& request,
+                         const std::shared_ptr<http::HttpReply>& reply) {
     reply->send(not_kept(request));
   };
   return {turn::turn_route("/v1/responses", protocol, context, keys),

@@ -73,6 +73,7 @@ class AbortsTest : public testing::Test {
   }
   static std::vector<std::string> ids(const std::vector<Aborted>& aborted) {
     std::vector<std::string> all;
+    all.reserve(aborted.size());
     for (const Aborted& one : aborted) all.push_back(one.id);
     std::ranges::sort(all);
     return all;

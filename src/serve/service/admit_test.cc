@@ -34,7 +34,7 @@ class AdmitTest : public testing::Test {
   // Prompts in the engine's queue; it admits none while `hold` is set.
   RequestId wait_with(size_t length) {
     echo_.engine.hold = true;
-    return echo_.service.start(prepared(length).front(), [](Reply) {});
+    return echo_.service.start(prepared(length).front(), [](const Reply&) {});
   }
   std::string metrics() const { return echo_.service.metrics(); }
 
@@ -124,6 +124,7 @@ TEST_F(AdmitTest, ADrainingServerAdmitsNothing) {
 TEST_F(AdmitTest, NoMoreThanTheBoundAreEverAdmittedAtOnce) {
   std::atomic<int> open{0}, most{0}, admitted{0};
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
       for (int j = 0; j < 2000; ++j) {

@@ -1,6 +1,7 @@
 // Replies in parts: which format reads them, where they start, and how reasoning is bounded.
 #include "serve/service/answer_split.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <future>
@@ -143,7 +144,8 @@ TEST(AnswerSplit, ABudgetHoldsWhereReasoningIsNotSeparated) {
       const Reply reply = reply_to(echo.service, std::move(request));
       const std::string thought = std::string("abc").substr(0, budget < 0 ? 3 : budget);
       const std::string next = budget < 0 ? "defghij</think>x:y;" : "\n</think>\n\n<think>abc";
-      EXPECT_TRUE(reply.text.starts_with("<think>" + thought + next)) << budget << reply.text;
+      EXPECT_TRUE(reply.text.starts_with(fmt::format("<think>{}{}", thought, next)))
+          << budget << reply.text;
       EXPECT_TRUE(reply.parts.empty());
     }
 }

@@ -52,7 +52,7 @@ TEST(Choices, OneThatLeavesItsConstraintDoesNotFailTheOthers) {
   request.constraint = {.kind = grammar::ConstraintKind::kChoice, .text = R"(["y"])"};
   std::mutex mutex;
   std::vector<Finish> ends(3, Finish::kNone);
-  service.start(*service.prepare(std::move(request)), [&](Reply reply) {
+  service.start(*service.prepare(std::move(request)), [&](const Reply& reply) {
     const std::lock_guard lock(mutex);
     if (reply.finish != Finish::kNone) ends[static_cast<size_t>(reply.index)] = reply.finish;
   });

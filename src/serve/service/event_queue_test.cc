@@ -72,10 +72,10 @@ TEST(EventQueue, ASleepingConsumerCostsNoMoreEventsThanSequences) {
   const auto events = queue.wait_until(kForEver);
   ASSERT_EQ(events.size(), size_t{kSequences});
   for (const Event& event : events) {
-    ASSERT_EQ(event.tokens.size(), size_t{2 * kSteps});
-    ASSERT_EQ(event.logprobs.size(), size_t{2 * kSteps});
+    ASSERT_EQ(event.tokens.size(), size_t{2} * kSteps);
+    ASSERT_EQ(event.logprobs.size(), size_t{2} * kSteps);
     for (int step = 0; step < kSteps; ++step) {
-      const auto i = static_cast<size_t>(2 * step);
+      const size_t i = 2 * static_cast<size_t>(step);
       ASSERT_EQ(event.tokens[i], step);
       ASSERT_EQ(event.tokens[i + 1], step + static_cast<int>(event.seq));
       ASSERT_EQ(event.logprobs[i + 1].chosen.token, event.tokens[i + 1]);

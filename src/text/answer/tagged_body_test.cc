@@ -57,9 +57,10 @@ TEST(TaggedBody, AValueMayLackItsClosingMark) {
   const std::string begin = "<tool_call>\n<function=f>\n<parameter=text>\na\n";
   const std::string next = begin + "<parameter=count>\n3\n</parameter>\n</function>\n</tool_call>";
   const std::string last = begin + "</function>\n</tool_call>", cut = begin + "</function>\n";
+  const std::string twice = last + "\n" + last;
   for (const auto& [text, arguments] :
        {std::pair(next, R"({"text": "a", "count": 3})"), std::pair(last, R"({"text": "a"})"),
-        std::pair(cut, R"({"text": "a"})"), std::pair(last + "\n" + last, R"({"text": "a"})")}) {
+        std::pair(cut, R"({"text": "a"})"), std::pair(twice, R"({"text": "a"})")}) {
     const auto options = options_for("qwen3_coder");
     const auto whole = events_of(options, text, true, [&] { return text.size(); });
     const ReadAnswer answer = read_events(whole);

@@ -112,7 +112,7 @@ Value item_at(Interpreter& in, const Value& object, int64_t i) {
 
 Value Interpreter::attribute(const Value& object, const std::string& name) {
   if (const Dict* dict = object.as_dict()) {
-    const Value method = method_of(*this, object, name);
+    Value method = method_of(*this, object, name);
     if (!method.is_none()) return method;
     const Value* item = jinja::find(budget_, *dict, std::string_view(name));
     return item ? *item : no_attribute(*this, object, name);

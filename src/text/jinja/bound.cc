@@ -33,8 +33,8 @@ const std::string& Bound::text(size_t i) const {
   return *text;
 }
 
-std::string Bound::text(size_t i, std::string fallback) const {
-  return !values_[i] || values_[i]->is_none() ? std::move(fallback) : text(i);
+std::string Bound::text(size_t i, std::string_view fallback) const {
+  return !values_[i] || values_[i]->is_none() ? std::string(fallback) : text(i);
 }
 
 int64_t Bound::integer(size_t i, int64_t fallback) const {
@@ -47,6 +47,10 @@ int64_t Bound::integer(size_t i, int64_t fallback) const {
 
 bool Bound::flag(size_t i, bool fallback) const {
   return values_[i] ? truthy(*values_[i]) : fallback;
+}
+
+void takes_nothing(std::string_view function, const Args& args) {
+  const Bound none(function, args, {});
 }
 
 }  // namespace skiff::jinja

@@ -11,7 +11,7 @@
 
 namespace skiff::jinja {
 
-using FilterFunction = Value (*)(Interpreter& in, const Value& input, Args args);
+using FilterFunction = Value (*)(Interpreter& in, const Value& input, const Args& args);
 using TestFunction = bool (*)(Interpreter& in, const Value& input, const Args& args);
 struct FilterEntry {
   std::string_view name;
@@ -32,7 +32,7 @@ std::span<const FilterEntry> selection_filters();
 std::span<const FilterEntry> value_filters();
 std::array<std::span<const FilterEntry>, 7> filter_tables();  // the tables of all files
 // Throws if there is no such filter or test.
-Value apply_filter(Interpreter& in, const std::string& name, const Value& input, Args args);
+Value apply_filter(Interpreter& in, const std::string& name, const Value& input, const Args& args);
 bool apply_test(Interpreter& in, const std::string& name, const Value& input, const Args& args);
 bool has_filter(std::string_view name);
 bool has_test(std::string_view name);
@@ -40,24 +40,27 @@ std::span<const TestEntry> all_tests();
 
 // Returns range, dict, namespace, ...; undefined if there is no such function.
 Value global_function(Budget& budget, const std::string& name);
-std::span<const std::pair<std::string_view, Value (*)(Interpreter&, Args)>> global_functions();
+std::span<const std::pair<std::string_view, Value (*)(Interpreter&, const Args&)>>
+global_functions();
 
 // Returns a method of a text, list or dict as a value; None if the type has no method of that name.
 Value method_of(Interpreter& in, const Value& self, const std::string& name);
-Value call_text_method(Interpreter& in, const Value& self, const std::string& name, Args args);
+Value call_text_method(Interpreter& in, const Value& self, const std::string& name,
+                       const Args& args);
 bool has_text_method(std::string_view name);
 std::vector<std::string_view> text_method_names();
-Value call_container_method(Interpreter& in, const Value& self, const std::string& name, Args args);
+Value call_container_method(Interpreter& in, const Value& self, const std::string& name,
+                            const Args& args);
 
 struct Builtin : Callable {
-  using Function = Value (*)(Interpreter& in, Args args);
+  using Function = Value (*)(Interpreter& in, const Args& args);
   Builtin(std::string n, Function f) : name(std::move(n)), function(f) {}
   std::string repr() const override { return "<function " + name + ">"; }
   std::string name;
   Function function;
 
  private:
-  Value run(Interpreter& in, Args args) override { return function(in, std::move(args)); }
+  Value run(Interpreter& in, Args args) override { return function(in, args); }
 };
 
 // Binds arguments to parameters in the order of `names`; a parameter without an argument is a null
@@ -67,9 +70,9 @@ class Bound {
   Bound(std::string_view function, const Args& args, std::initializer_list<std::string_view> names);
   const Value* operator[](size_t i) const { return values_[i]; }
   const Value& need(size_t i) const;
-  const std::string& text(size_t i) const;                 // throws unless it is a text
-  std::string text(size_t i, std::string fallback) const;  // None gives the fallback, too
-  int64_t integer(size_t i, int64_t fallback) const;       // None gives the fallback, too
+  const std::string& text(size_t i) const;                      // throws unless it is a text
+  std::string text(size_t i, std::string_view fallback) const;  // None gives the fallback, too
+  int64_t integer(size_t i, int64_t fallback) const;            // None gives the fallback, too
   bool flag(size_t i, bool fallback) const;
 
  private:
@@ -77,10 +80,12 @@ class Bound {
   std::vector<std::string_view> names_;
   std::vector<const Value*> values_;
 };
+// Throws if there are arguments.
+void takes_nothing(std::string_view function, const Args& args);
 
 // Returns argument i as an indent: a text, or a number of blanks.
 std::string blanks_or_text(Interpreter& in, const Bound& bound, size_t i, int64_t fallback);
-Value urlize(Interpreter& in, const Value& input, Args args);
+Value urlize(Interpreter& in, const Value& input, const Args& args);
 std::string escaped(Budget& budget, std::string_view text);  // & < > ' " as HTML
 // Implement text % args and text.format(args).
 std::string percent_format(Budget& budget, const std::string& text, const Value& args);

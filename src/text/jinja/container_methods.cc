@@ -32,8 +32,8 @@ struct MethodValue : Callable {
 
  private:
   Value run(Interpreter& in, Args args) override {
-    return self.is_text() ? call_text_method(in, self, name, std::move(args))
-                          : call_container_method(in, self, name, std::move(args));
+    return self.is_text() ? call_text_method(in, self, name, args)
+                          : call_container_method(in, self, name, args);
   }
 };
 
@@ -64,7 +64,7 @@ Value call_dict_method(Interpreter& in, const Dict& dict, const std::string& nam
     const Value* found = find(in.budget(), dict, *bound[0]);
     return found ? *found : bound[1] ? *bound[1] : Value();
   }
-  Bound(name, args, {});
+  takes_nothing(name, args);
   if (name == "copy") return Value::dict(in.budget(), dict.items);
   return dict_view(in, dict, name);
 }
@@ -90,7 +90,7 @@ Value method_of(Interpreter& in, const Value& self, const std::string& name) {
 }
 
 Value call_container_method(Interpreter& in, const Value& self, const std::string& name,
-                            Args args) {
+                            const Args& args) {
   if (const Dict* dict = self.as_dict()) return call_dict_method(in, *dict, name, args);
   const Seq& seq = *self.as_seq();
   if (name == "copy") return Value::list(in.budget(), seq.items);

@@ -21,7 +21,7 @@ Value Interpreter::evaluate(const Name& node) {
 }
 
 Value Interpreter::evaluate(const Unary& node) {
-  const Value value = evaluate(*node.operand);
+  Value value = evaluate(*node.operand);
   if (node.op == UnaryOp::kNot) return !truthy(value);
   double number;
   if (value.is_undefined()) fail("{}", value.undefined_reason());

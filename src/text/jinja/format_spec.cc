@@ -30,7 +30,7 @@ std::string upper_ascii(std::string text) {
 
 // Separators between groups of the digits before the point. Zeros that fill up to `width` are
 // grouped like other digits.
-std::string grouped(std::string digits, char separator, size_t group, size_t width) {
+std::string grouped(const std::string& digits, char separator, size_t group, size_t width) {
   const char* const set = group == 4 ? "0123456789abcdefABCDEF" : "0123456789";
   const size_t point = std::min(digits.find_first_not_of(set), digits.size());
   std::string whole = digits.substr(0, point), out;
@@ -219,7 +219,7 @@ std::string padded_number(Budget& budget, bool negative, const std::string& pref
   if (spec.grouping) {
     const bool zeros = spec.align == '=' && spec.fill == "0" && spec.width > head.size();
     const size_t group = is_one_of(spec.type, "boxX") ? 4 : 3;
-    digits = grouped(std::move(digits), spec.grouping, group, zeros ? spec.width - head.size() : 0);
+    digits = grouped(digits, spec.grouping, group, zeros ? spec.width - head.size() : 0);
   }
   const size_t n = head.size() + digits.size();
   if (spec.align == '=' && n < spec.width)

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMaxRange = 100'000;  // Jinja's own bound
 
-Value range(Interpreter& in, Args args) {
+Value range(Interpreter& in, const Args& args) {
   const size_t n = args.positional.size();
   if (n < 1 || n > 3 || !args.named.empty()) fail("range() takes 1 to 3 positional arguments");
   int64_t bounds[3] = {0, 0, 1};
@@ -63,9 +63,11 @@ Pairs pairs_of(Interpreter& in, const Args& args) {
   return items;
 }
 
-Value dict(Interpreter& in, Args args) { return Value::dict(in.budget(), pairs_of(in, args)); }
+Value dict(Interpreter& in, const Args& args) {
+  return Value::dict(in.budget(), pairs_of(in, args));
+}
 
-Value make_namespace(Interpreter& in, Args args) {
+Value make_namespace(Interpreter& in, const Args& args) {
   auto space = in.make_namespace();
   for (auto& [key, value] : pairs_of(in, args)) {
     if (!key.is_text()) continue;
@@ -78,7 +80,7 @@ Value make_namespace(Interpreter& in, Args args) {
   return Value(std::move(space));
 }
 
-Value raise_exception(Interpreter& in, Args args) {
+Value raise_exception(Interpreter& in, const Args& args) {
   const Value& message = Bound("raise_exception", args, {"message"}).need(0);
   fail("{}", excerpt(to_text(in.budget(), message), 1000));
 }
@@ -99,7 +101,7 @@ std::string as_of_python(std::string_view format) {
   return out;
 }
 
-Value strftime_now(Interpreter& in, Args args) {
+Value strftime_now(Interpreter& in, const Args& args) {
   const std::string format = as_of_python(Bound("strftime_now", args, {"format"}).text(0));
   if (format.size() > 200) fail("strftime_now(): the format is longer than 200 bytes");
   const std::time_t now = in.now();
@@ -121,7 +123,7 @@ struct Joiner : Callable {
   }
 };
 
-Value joiner(Interpreter& in, Args args) {
+Value joiner(Interpreter& in, const Args& args) {
   const Bound bound("joiner", args, {"sep"});
   return Value::callable(in.budget(), std::make_shared<Joiner>(bound[0] ? *bound[0] : Value(", ")));
 }
@@ -137,7 +139,7 @@ struct Cycler : Callable, std::enable_shared_from_this<Cycler> {
 
    private:
     Value run(Interpreter&, Args args) override {
-      Bound("cycler method", args, {});
+      takes_nothing("cycler method", args);
       size_t& at = cycler->at;
       if (resets) return at = 0, Value();
       return cycler->items[std::exchange(at, (at + 1) % cycler->items.size())];
@@ -160,13 +162,13 @@ struct Cycler : Callable, std::enable_shared_from_this<Cycler> {
   Value run(Interpreter&, Args) override { fail("'Cycler' object is not callable"); }
 };
 
-Value cycler(Interpreter& in, Args args) {
+Value cycler(Interpreter& in, const Args& args) {
   if (args.positional.empty() || !args.named.empty()) fail("cycler() needs at least one item");
   in.budget().make_many(args.positional.size(), sizeof(Value));
-  return Value::callable(in.budget(), std::make_shared<Cycler>(std::move(args.positional)));
+  return Value::callable(in.budget(), std::make_shared<Cycler>(args.positional));
 }
 
-Value lipsum(Interpreter&, Args) {
+Value lipsum(Interpreter&, const Args&) {
   fail("the function 'lipsum' is refused: a conversation must give the same prompt each time");
 }
 

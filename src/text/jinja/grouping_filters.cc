@@ -7,7 +7,7 @@ namespace skiff::jinja {
 namespace {
 
 // Makes pairs of a key and the items that share it; a pair also has them as .grouper and .list.
-Value groupby(Interpreter& in, const Value& input, Args args) {
+Value groupby(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("groupby", args, {"attribute", "default", "case_sensitive"});
   const Values items = iterate(in.budget(), input);
   const auto key_of = [&](const Value& item) {
@@ -38,7 +38,7 @@ Value groupby(Interpreter& in, const Value& input, Args args) {
   return Value::list(in.budget(), std::move(groups));
 }
 
-Value batch(Interpreter& in, const Value& input, Args args) {
+Value batch(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("batch", args, {"linecount", "fill_with"});
   const int64_t size = bound.integer(0, 0);
   if (size < 1) fail("batch: linecount must be positive, not {}", size);
@@ -58,7 +58,7 @@ Value batch(Interpreter& in, const Value& input, Args args) {
   return generator(in, std::move(rows));
 }
 
-Value slice(Interpreter& in, const Value& input, Args args) {
+Value slice(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("slice", args, {"slices", "fill_with"});
   const Values items = iterate(in.budget(), input);
   const int64_t slices = bound.integer(0, 0);

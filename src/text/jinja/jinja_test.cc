@@ -128,10 +128,10 @@ TEST(Jinja, HostileTemplatesEnd) {
   const std::vector<std::string> hostile = {
       nest + "{% endfor %}{% endfor %}", nest + "{{ a }}{{ b }}{% endfor %}{% endfor %}",
       "{{ 'a' * 10000000000 }}", "{{ [1] * 10000000000 }}", "{{ 2 ** 9999999 }}",
-      "{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x ~ ns.x %}{% "
-      "endfor %}",
-      "{% set ns = namespace(x='ab') %}{% for a in range(99) %}{% set ns.x = ns.x.replace('', "
-      "ns.x) %}{% endfor %}",
+      ("{% set ns = namespace(x='ab') %}{% for a in range(99) %}"
+       "{% set ns.x = ns.x ~ ns.x %}{% endfor %}"),
+      ("{% set ns = namespace(x='ab') %}{% for a in range(99) %}"
+       "{% set ns.x = ns.x.replace('', ns.x) %}{% endfor %}"),
       "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
       "{% macro m() %}{% call m() %}{% endcall %}{% endmacro %}{{ m() }}",
       "{% for x in [[]] recursive %}{{ loop([x]) }}{% endfor %}", deep_list + "{{ ns.x }}",
@@ -150,14 +150,15 @@ TEST(Jinja, HostileTemplatesEnd) {
       "{{ '{0.__class__.__init__}'.format(1).x.y }}", "{{ ('a' | attr('__class__')).mro() }}",
       "{{ self.__init__.__globals__ }}",
       // Searches that compare everything with everything.
-      "{% set a = 'a' * 1000000 %}{% set b = 'a' * 300000 ~ 'b' %}{{ a.find(b) + a.rfind(b) + "
-      "a.count(b) }}{{ b in a }}{{ a.split(b) | length }}{{ a.replace(b, '') | length }}{{ 1/0 }}",
+      ("{% set a = 'a' * 1000000 %}{% set b = 'a' * 300000 ~ 'b' %}"
+       "{{ a.find(b) + a.rfind(b) + a.count(b) }}{{ b in a }}{{ a.split(b) | length }}"
+       "{{ a.replace(b, '') | length }}{{ 1/0 }}"),
       "{% set a = 'a' * 1000000 %}{{ a.strip(a) }}{{ a.strip('b' * 1000000) }}{{ 1/0 }}",
       "{% set a = ['a' * 1000000 ~ 'b'] * 100000 %}{{ ('a' * 1000000 ~ 'c') in a }}",
-      "{% set ns = namespace(x='x') %}{% for i in range(99999) %}{% set ns.x = ns.x | e ~ ns.x %}"
-      "{% endfor %}",
-      "{% set a = ('a' * 100000) | list %}{{ a | unique | list }}{{ a | map('string') | sort | "
-      "groupby(0) }}{{ range(99999) | list | unique | list }}",
+      ("{% set ns = namespace(x='x') %}{% for i in range(99999) %}{% set ns.x = ns.x | e ~ ns.x %}"
+       "{% endfor %}"),
+      ("{% set a = ('a' * 100000) | list %}{{ a | unique | list }}{{ a | map('string') | sort | "
+       "groupby(0) }}{{ range(99999) | list | unique | list }}"),
       "{{ ('ab-' * 1000000) | wordwrap(1) | length }}{{ 1/0 }}",
       "{{ (['x'] * 1000000) | pprint | length }}{{ 1/0 }}",
       many_names + "{% for i in range(99999) %}{{ v0 }}{{ v29999 }}{% endfor %}",
@@ -166,10 +167,10 @@ TEST(Jinja, HostileTemplatesEnd) {
           " }}{% endmacro %}{{ m() }}",
       "{% macro m(x) %}" + nested_if + "{{ 1 + (2 + (3 ~ (m([x]) | upper | lower))) }}" + end_if +
           "{% endmacro %}{{ m(1) }}",
-      "{% macro m() %}{% call m() %}{% filter upper %}{{ caller() }}{% endfilter %}{% endcall %}"
-      "{% endmacro %}{{ m() }}",
-      "{% macro m() %}{% set x %}{{ [1] | map('string') | list | join(m()) }}{% endset %}"
-      "{% endmacro %}{{ m() }}",
+      ("{% macro m() %}{% call m() %}{% filter upper %}{{ caller() }}{% endfilter %}{% endcall %}"
+       "{% endmacro %}{{ m() }}"),
+      ("{% macro m() %}{% set x %}{{ [1] | map('string') | list | join(m()) }}{% endset %}"
+       "{% endmacro %}{{ m() }}"),
       "{{ " + std::string(100000, '(') + " }}", "{{ " + std::string(100000, '-') + "1 }}",
       "{{ not " + std::string(100000, '[') + " }}", "{{ 1" + std::string(100000, '|'),
       "{% set " + std::string(100000, '(') + " %}"};

@@ -12,7 +12,7 @@
 namespace skiff::jinja {
 namespace {
 
-Value indent(Interpreter& in, const Value& input, Args args) {
+Value indent(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("indent", args, {"width", "first", "blank"});
   const std::string pad = blanks_or_text(in, bound, 0, 4);
   if (!input.is_text()) fail("indent needs a text, not {}", type_name(input));
@@ -32,7 +32,7 @@ Value indent(Interpreter& in, const Value& input, Args args) {
   return Value(std::move(out), input.is_markup());
 }
 
-Value truncate(Interpreter& in, const Value& input, Args args) {
+Value truncate(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("truncate", args, {"length", "killwords", "end", "leeway"});
   const std::string text = to_text(in.budget(), input);
   const std::string end = bound.text(2, "...");
@@ -48,8 +48,8 @@ Value truncate(Interpreter& in, const Value& input, Args args) {
   return kept + end;
 }
 
-Value wordcount(Interpreter& in, const Value& input, Args args) {
-  Bound("wordcount", args, {});
+Value wordcount(Interpreter& in, const Value& input, const Args& args) {
+  takes_nothing("wordcount", args);
   const std::string text = to_text(in.budget(), input);
   int64_t words = 0;
   bool inside = false;
@@ -61,7 +61,7 @@ Value wordcount(Interpreter& in, const Value& input, Args args) {
   return words;
 }
 
-Value wordwrap(Interpreter& in, const Value& input, Args args) {
+Value wordwrap(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("wordwrap", args,
                     {"width", "break_long_words", "wrapstring", "break_on_hyphens"});
   const int64_t width = bound.integer(0, 79);
@@ -86,15 +86,15 @@ Value wordwrap(Interpreter& in, const Value& input, Args args) {
   return out;
 }
 
-Value center(Interpreter& in, const Value& input, Args args) {
+Value center(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("center", args, {"width"});
   Args width;
   width.positional.emplace_back(bound.integer(0, 80));
   return call_text_method(in, Value(to_text(in.budget(), input), input.is_markup()), "center",
-                          std::move(width));
+                          width);
 }
 
-Value filesizeformat(Interpreter& in, const Value& input, Args args) {
+Value filesizeformat(Interpreter& in, const Value& input, const Args& args) {
   const bool binary = Bound("filesizeformat", args, {"binary"}).flag(0, false);
   double bytes = 0;
   const Value number = apply_filter(in, "float", input, {});
@@ -111,8 +111,8 @@ Value filesizeformat(Interpreter& in, const Value& input, Args args) {
   return fmt::format("{:.1f} {}{}", base * bytes / unit, prefixes[i], binary ? "iB" : "B");
 }
 
-Value pprint(Interpreter& in, const Value& input, Args args) {
-  Bound("pprint", args, {});
+Value pprint(Interpreter& in, const Value& input, const Args& args) {
+  takes_nothing("pprint", args);
   return pretty(in.budget(), input);
 }
 

@@ -340,7 +340,7 @@ class Lexer {
 
 }  // namespace
 
-std::vector<Token> tokenize(std::string source, int* line) {
+std::vector<Token> tokenize(const std::string& source, int* line) {
   const std::string text = normalized(source);
   return Lexer(text, line).run();
 }

@@ -27,6 +27,6 @@ struct Token {
 
 // The result ends with a kEnd token. Sets *line and throws a TemplateError, whose text lacks the
 // line, on an error.
-std::vector<Token> tokenize(std::string source, int* line);
+std::vector<Token> tokenize(const std::string& source, int* line);
 
 }  // namespace skiff::jinja

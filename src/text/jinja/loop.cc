@@ -33,7 +33,7 @@ struct LoopMethod : Callable {
 }  // namespace
 
 Value loop_attribute(Interpreter& in, const Value& self, const std::string& name) {
-  const std::shared_ptr<Loop> loop = self.loop();
+  const std::shared_ptr<Loop>& loop = self.loop();
   const auto i = static_cast<int64_t>(loop->index), n = static_cast<int64_t>(loop->items.size());
   if (name == "index") return i + 1;
   if (name == "index0") return i;

@@ -11,19 +11,19 @@
 namespace skiff::jinja {
 namespace {
 
-Value escape(Interpreter& in, const Value& input, Args args) {
-  Bound("escape", args, {});
+Value escape(Interpreter& in, const Value& input, const Args& args) {
+  takes_nothing("escape", args);
   if (input.is_markup()) return input;
   return Value(escaped(in.budget(), to_text(in.budget(), input)), true);
 }
 
-Value force_escape(Interpreter& in, const Value& input, Args args) {
-  Bound("forceescape", args, {});
+Value force_escape(Interpreter& in, const Value& input, const Args& args) {
+  takes_nothing("forceescape", args);
   return Value(escaped(in.budget(), to_text(in.budget(), input)), true);
 }
 
-Value safe(Interpreter& in, const Value& input, Args args) {
-  Bound("safe", args, {});
+Value safe(Interpreter& in, const Value& input, const Args& args) {
+  takes_nothing("safe", args);
   return Value(to_text(in.budget(), input), true);
 }
 
@@ -34,7 +34,7 @@ std::string escaped_once(Interpreter& in, const Value& value) {
 
 bool is_one_of(char c, std::string_view set) { return set.find(c) != set.npos; }
 
-Value xmlattr(Interpreter& in, const Value& input, Args args) {
+Value xmlattr(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("xmlattr", args, {"autospace"});
   if (!input.as_dict()) fail("xmlattr needs a mapping, not {}", type_name(input));
   std::string out;
@@ -68,8 +68,8 @@ void append_quoted(std::string& out, std::string_view text, bool query) {
   }
 }
 
-Value urlencode(Interpreter& in, const Value& input, Args args) {
-  Bound("urlencode", args, {});
+Value urlencode(Interpreter& in, const Value& input, const Args& args) {
+  takes_nothing("urlencode", args);
   std::string out;
   const auto quote = [&](const Value& value, bool query) {
     const std::string text = to_text(in.budget(), value);
@@ -158,8 +158,8 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
-Value striptags(Interpreter& in, const Value& input, Args args) {
-  Bound("striptags", args, {});
+Value striptags(Interpreter& in, const Value& input, const Args& args) {
+  takes_nothing("striptags", args);
   std::string text = to_text(in.budget(), input);
   const auto apply = [&](auto step) {
     text = step(text);

@@ -29,15 +29,16 @@ std::string take_name(Args& args, const char* what) {
 }
 
 // None and every other false value counts as empty here, as in Jinja.
-Value map(Interpreter& in, const Value& input, Args args) {
+Value map(Interpreter& in, const Value& input, const Args& args) {
   if (!truthy(input)) return generator(in, {});
   const bool by_attribute = std::any_of(args.named.begin(), args.named.end(),
                                         [](const auto& arg) { return arg.first == "attribute"; });
   if (args.positional.empty() && by_attribute) return map_attribute(in, input, args);
-  const std::string name = take_name(args, "map: a filter, which");
+  Args rest = args;
+  const std::string name = take_name(rest, "map: a filter, which");
   Values out;
   for (const Value& item : iterate(in.budget(), input))
-    out.push_back(apply_filter(in, name, item, args));
+    out.push_back(apply_filter(in, name, item, rest));
   return generator(in, std::move(out));
 }
 
@@ -60,8 +61,8 @@ Value chosen(Interpreter& in, const Value& input, Args args, bool keep, bool by_
 }
 
 template <bool keep, bool by_attribute>
-Value choose(Interpreter& in, const Value& input, Args args) {
-  return chosen(in, input, std::move(args), keep, by_attribute);
+Value choose(Interpreter& in, const Value& input, const Args& args) {
+  return chosen(in, input, args, keep, by_attribute);
 }
 
 constexpr FilterEntry kFilters[] = {{"map", map},

@@ -10,30 +10,30 @@ namespace {
 
 constexpr size_t kKeyBytes = 64;  // bytes charged for the list of one key
 
-Value size(Interpreter& in, const Value& input, Args args) {
-  Bound("length", args, {});
+Value size(Interpreter& in, const Value& input, const Args& args) {
+  takes_nothing("length", args);
   int64_t n;
   if (!length(in.budget(), input, &n)) fail("object of type '{}' has no len()", type_name(input));
   return n;
 }
 
-Value first(Interpreter& in, const Value& input, Args) {
+Value first(Interpreter& in, const Value& input, const Args&) {
   const Values items = iterate(in.budget(), input);
   return items.empty() ? Value::undefined("No first item, sequence was empty.") : items.front();
 }
 
-Value last(Interpreter& in, const Value& input, Args) {
+Value last(Interpreter& in, const Value& input, const Args&) {
   int64_t unused;
   if (!length(in.budget(), input, &unused)) fail("'{}' object is not reversible", type_name(input));
   const Values items = iterate(in.budget(), input);
   return items.empty() ? Value::undefined("No last item, sequence was empty.") : items.back();
 }
 
-Value list(Interpreter& in, const Value& input, Args) {
+Value list(Interpreter& in, const Value& input, const Args&) {
   return Value::list(in.budget(), iterate(in.budget(), input));
 }
 
-Value join(Interpreter& in, const Value& input, Args args) {
+Value join(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("join", args, {"d", "attribute"});
   const std::string separator = bound[0] ? to_text(in.budget(), *bound[0]) : "";
   std::string out;
@@ -47,7 +47,7 @@ Value join(Interpreter& in, const Value& input, Args args) {
   return out;
 }
 
-Value items(Interpreter& in, const Value& input, Args) {
+Value items(Interpreter& in, const Value& input, const Args&) {
   if (input.is_undefined()) return generator(in, {});
   if (!input.as_dict()) fail("can only get item pairs from a mapping, not {}", type_name(input));
   Values out;
@@ -56,7 +56,7 @@ Value items(Interpreter& in, const Value& input, Args) {
   return generator(in, std::move(out));
 }
 
-Value reverse(Interpreter& in, const Value& input, Args) {
+Value reverse(Interpreter& in, const Value& input, const Args&) {
   Values out = iterate(in.budget(), input);
   std::reverse(out.begin(), out.end());
   if (!input.is_text()) return generator(in, std::move(out));
@@ -84,7 +84,7 @@ Values sort_keys(Interpreter& in, const Value& item, const Value* attribute, boo
   return keys;
 }
 
-Value sort(Interpreter& in, const Value& input, Args args) {
+Value sort(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("sort", args, {"reverse", "case_sensitive", "attribute"});
   const Values items = iterate(in.budget(), input);
   in.budget().make_many(items.size(), kKeyBytes);
@@ -94,7 +94,7 @@ Value sort(Interpreter& in, const Value& input, Args args) {
   return Value::list(in.budget(), sorted(in, items, keys, bound.flag(0, false), true));
 }
 
-Value dictsort(Interpreter& in, const Value& input, Args args) {
+Value dictsort(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("dictsort", args, {"case_sensitive", "by", "reverse"});
   const std::string by = bound.text(1, "key");
   if (by != "key" && by != "value") fail("dictsort: by must be \"key\" or \"value\"");
@@ -109,7 +109,7 @@ Value dictsort(Interpreter& in, const Value& input, Args args) {
   return Value::list(in.budget(), sorted(in, items, keys, bound.flag(2, false)));
 }
 
-Value unique(Interpreter& in, const Value& input, Args args) {
+Value unique(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("unique", args, {"case_sensitive", "attribute"});
   Values out, seen;
   for (const Value& item : iterate(in.budget(), input)) {
@@ -129,7 +129,7 @@ Value unique(Interpreter& in, const Value& input, Args args) {
 }
 
 template <int wanted>  // the sign of compare() that replaces the best so far
-Value extreme(Interpreter& in, const Value& input, Args args) {
+Value extreme(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("min/max", args, {"case_sensitive", "attribute"});
   const Values items = iterate(in.budget(), input);
   if (items.empty()) return Value::undefined("No aggregated item, sequence was empty.");
@@ -149,7 +149,7 @@ Value extreme(Interpreter& in, const Value& input, Args args) {
   return *best;
 }
 
-Value sum(Interpreter& in, const Value& input, Args args) {
+Value sum(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("sum", args, {"attribute", "start"});
   Value total = bound[1] ? *bound[1] : Value(int64_t{0});
   if (total.is_text()) fail("sum() can't sum strings");
@@ -161,7 +161,7 @@ Value sum(Interpreter& in, const Value& input, Args args) {
   return total;
 }
 
-Value random(Interpreter&, const Value&, Args) {
+Value random(Interpreter&, const Value&, const Args&) {
   fail("the filter 'random' is refused: a conversation must give the same prompt each time");
 }
 

@@ -19,20 +19,20 @@ Value soft(Interpreter& in, const Value& input) {
 
 // Applies a method of str to the input, which is converted to text first.
 template <const char* const& name>
-Value method(Interpreter& in, const Value& input, Args args) {
-  return call_text_method(in, soft(in, input), name, std::move(args));
+Value method(Interpreter& in, const Value& input, const Args& args) {
+  return call_text_method(in, soft(in, input), name, args);
 }
 constexpr const char* kUpper = "upper";
 constexpr const char* kLower = "lower";
 constexpr const char* kCapitalize = "capitalize";
 
-Value trim(Interpreter& in, const Value& input, Args args) {
-  return call_text_method(in, soft(in, input), "strip", std::move(args));
+Value trim(Interpreter& in, const Value& input, const Args& args) {
+  return call_text_method(in, soft(in, input), "strip", args);
 }
 
 // Implements Jinja's title, where words begin after white space, opening brackets and hyphens.
-Value title(Interpreter& in, const Value& input, Args args) {
-  Bound("title", args, {});
+Value title(Interpreter& in, const Value& input, const Args& args) {
+  takes_nothing("title", args);
   const std::string text = to_text(in.budget(), input);
   std::string out;
   for (size_t at = 0; at < text.size();) {
@@ -53,30 +53,30 @@ Value title(Interpreter& in, const Value& input, Args args) {
   return out;
 }
 
-Value replace(Interpreter& in, const Value& input, Args args) {
+Value replace(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("replace", args, {"old", "new", "count"});
   Args plain;
   for (size_t i : {0, 1}) plain.positional.emplace_back(to_text(in.budget(), bound.need(i)));
   plain.positional.emplace_back(bound.integer(2, -1));
-  return call_text_method(in, to_text(in.budget(), input), "replace", std::move(plain));
+  return call_text_method(in, to_text(in.budget(), input), "replace", plain);
 }
 
-Value format(Interpreter& in, const Value& input, Args args) {
+Value format(Interpreter& in, const Value& input, const Args& args) {
   const Value text = soft(in, input);
   if (!args.named.empty()) {
     if (!args.positional.empty()) fail("format: positional and keyword arguments together");
     Pairs items;
-    for (auto& [name, value] : args.named) {
+    for (const auto& [name, value] : args.named) {
       in.budget().make(64 + name.size());
-      items.emplace_back(name, std::move(value));
+      items.emplace_back(name, value);
     }
     return percent_format(in.budget(), *text.as_text(), Value::dict(in.budget(), std::move(items)));
   }
   return percent_format(in.budget(), *text.as_text(),
-                        Value::seq(in.budget(), Seq::Form::kTuple, std::move(args.positional)));
+                        Value::seq(in.budget(), Seq::Form::kTuple, args.positional));
 }
 
-Value string(Interpreter& in, const Value& input, Args) { return soft(in, input); }
+Value string(Interpreter& in, const Value& input, const Args&) { return soft(in, input); }
 
 constexpr FilterEntry kFilters[] = {{"upper", method<kUpper>},
                                     {"lower", method<kLower>},

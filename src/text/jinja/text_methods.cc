@@ -24,19 +24,19 @@ Value stripped(const TextSelf& self, const Args& args) {
 
 template <std::string (*map)(std::string_view)>
 Value mapped(const TextSelf& self, const Args& args) {
-  Bound("case method", args, {});
+  takes_nothing("case method", args);
   return self.result(map(self.text));
 }
 
 template <bool (*judge)(std::string_view)>
 Value judged(const TextSelf& self, const Args& args) {
-  Bound("is method", args, {});
+  takes_nothing("is method", args);
   return judge(self.text);
 }
 
 template <Class wanted>
 Value all_are(const TextSelf& self, const Args& args) {
-  Bound("is method", args, {});
+  takes_nothing("is method", args);
   return is_all(self.text, wanted);
 }
 
@@ -309,7 +309,8 @@ std::vector<std::string_view> text_method_names() {
   return names;
 }
 
-Value call_text_method(Interpreter& in, const Value& self, const std::string& name, Args args) {
+Value call_text_method(Interpreter& in, const Value& self, const std::string& name,
+                       const Args& args) {
   return methods().at(name)({in, self, *self.as_text()}, args);
 }
 

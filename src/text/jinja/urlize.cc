@@ -207,7 +207,7 @@ std::string rel_words(Budget& budget, const std::string& given, bool nofollow) {
 
 }  // namespace
 
-Value urlize(Interpreter& in, const Value& input, Args args) {
+Value urlize(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("urlize", args,
                     {"trim_url_limit", "nofollow", "target", "rel", "extra_schemes"});
   Style style;

@@ -13,7 +13,7 @@
 namespace skiff::jinja {
 namespace {
 
-Value fallback(Interpreter&, const Value& input, Args args) {
+Value fallback(Interpreter&, const Value& input, const Args& args) {
   const Bound bound("default", args, {"default_value", "boolean"});
   const bool use = input.is_undefined() || (bound.flag(1, false) && !truthy(input));
   if (!use) return input;
@@ -71,9 +71,9 @@ std::optional<int64_t> truncated(double d) {
   return static_cast<int64_t>(d);
 }
 
-Value to_int(Interpreter& in, const Value& input, Args args) {
+Value to_int(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("int", args, {"default", "base"});
-  const Value other = bound[0] ? *bound[0] : Value(int64_t{0});
+  Value other = bound[0] ? *bound[0] : Value(int64_t{0});
   const int64_t base = bound.integer(1, 10);
   if (base < 2 || base > 36) return other;
   std::optional<int64_t> value;
@@ -92,7 +92,7 @@ Value to_int(Interpreter& in, const Value& input, Args args) {
   return value ? Value(*value) : other;
 }
 
-Value to_float(Interpreter& in, const Value& input, Args args) {
+Value to_float(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("float", args, {"default"});
   double d;
   if (input.is_undefined()) fail("{}", input.undefined_reason());
@@ -104,7 +104,7 @@ Value to_float(Interpreter& in, const Value& input, Args args) {
   return bound[0] ? *bound[0] : Value(0.0);
 }
 
-Value absolute(Interpreter&, const Value& input, Args) {
+Value absolute(Interpreter&, const Value& input, const Args&) {
   double d;
   int64_t i;
   if (!is_number(input, &d)) fail("bad operand type for abs(): '{}'", type_name(input));
@@ -112,7 +112,7 @@ Value absolute(Interpreter&, const Value& input, Args) {
   return input.as_wide() ? input : Value(std::abs(d));
 }
 
-Value rounded(Interpreter&, const Value& input, Args args) {
+Value rounded(Interpreter&, const Value& input, const Args& args) {
   const Bound bound("round", args, {"precision", "method"});
   const int64_t precision = bound.integer(0, 0);
   const std::string how = bound.text(1, "common");
@@ -135,7 +135,7 @@ Value rounded(Interpreter&, const Value& input, Args args) {
 }
 
 // As Hugging Face defines it: keys keep their order, and only what JSON requires is escaped.
-Value tojson(Interpreter& in, const Value& input, Args args) {
+Value tojson(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("tojson", args, {"ensure_ascii", "indent", "separators", "sort_keys"});
   JsonStyle style;
   style.ascii = bound.flag(0, false);
@@ -155,7 +155,7 @@ Value tojson(Interpreter& in, const Value& input, Args args) {
   return json_text(in.budget(), input, style);
 }
 
-Value attr(Interpreter& in, const Value& input, Args args) {
+Value attr(Interpreter& in, const Value& input, const Args& args) {
   const std::string& name = Bound("attr", args, {"name"}).text(0);
   if (input.as_dict()) {
     const Value method = method_of(in, input, name);
@@ -188,11 +188,11 @@ std::span<const FilterEntry> value_filters() { return kFilters; }
 
 bool has_filter(std::string_view name) { return find_filter(name) != nullptr; }
 
-Value apply_filter(Interpreter& in, const std::string& name, const Value& input, Args args) {
+Value apply_filter(Interpreter& in, const std::string& name, const Value& input, const Args& args) {
   const FilterEntry* entry = find_filter(name);
   if (!entry) fail("no filter named '{}'", excerpt(name));
   const Interpreter::Door door(in, &input, args);
-  return entry->function(in, input, std::move(args));
+  return entry->function(in, input, args);
 }
 
 }  // namespace skiff::jinja

@@ -34,7 +34,7 @@ void dequantize_latent(float* out, const KvRows& rows, const uint8_t* row, int b
     const int group_end = (at / rows.group + 1) * rows.group;
     const int count = (group_end < end ? group_end : end) - at;
     float scale;
-    memcpy(&scale, row + rows.scales_at + at / rows.group * 4, sizeof scale);
+    memcpy(&scale, row + rows.scales_at + at / rows.group * int64_t{4}, sizeof scale);
     scale_elements<read_e4m3>(out + at - begin, row + at, scale, count);
     at += count;
   }
@@ -55,12 +55,12 @@ void dequantize(float* out, const KvRows& rows, const void* row, const uint16_t*
     return scale_elements<read_e4m3>(out, elements + begin, bf16_value(*scales), n);
   uint8_t pairs[kChunk];
   const uint8_t* from = elements + begin / 2;
-  for (int i = 0; i < n / 2; ++i) {
+  for (int64_t i = 0; i < n / 2; ++i) {
     pairs[2 * i] = from[i] & 15;
     pairs[2 * i + 1] = from[i] >> 4;
   }
   for (int at = 0; at < n; at += rows.group) {
-    const uint16_t* group = scales + (begin + at) / rows.group * 2;
+    const uint16_t* group = scales + (begin + at) / rows.group * int64_t{2};
     const auto zero = static_cast<uint8_t>(bf16_value(group[1]));
     const int count = n - at < rows.group ? n - at : rows.group;
     for (int i = at; i < at + count; ++i) pairs[i] = static_cast<uint8_t>(pairs[i] - zero);
@@ -105,7 +105,7 @@ void load_keys(float* kt, const KvRows& rows, int j) {
   });
   if (rows.dim % 2 == 0) return;
   for (int i = 0; i < kW; ++i)
-    bf16_to_f32(kt + (rows.dim - 1) * kKvBlock + j + i,
+    bf16_to_f32(kt + int64_t{rows.dim - 1} * kKvBlock + j + i,
                 reinterpret_cast<const uint16_t*>(src[i]) + rows.dim - 1, 1);
 }
 
@@ -117,8 +117,8 @@ inline void fetch(const void* const* next, int ahead, int j, int count, int64_t 
 }
 
 int64_t row_bytes(const KvRows& rows, int dim) {
-  if (rows.element == KvElement::kF32) return dim * 4;
-  if (rows.element == KvElement::kBf16) return dim * 2;
+  if (rows.element == KvElement::kF32) return int64_t{dim} * 4;
+  if (rows.element == KvElement::kBf16) return int64_t{dim} * 2;
   if (rows.element == KvElement::kLatent) return rows.rope_at + (rows.dim - rows.v_dim) * 2;
   return rows.element == KvElement::kU4 ? dim / 2 : dim;
 }
@@ -160,13 +160,13 @@ void product(const float* a, int64_t lda, const float* b, int64_t ldb, int rows,
 // Turns scores into weights in place; updates the row's running maximum, sum and values.
 void softmax_row(const AttendBlock& b, int r) {
   constexpr int kVecs = kKvBlock / kW;
-  float* s = b.scores + r * kKvBlock;
+  float* s = b.scores + int64_t{r} * kKvBlock;
   const F low = set1(-__builtin_inff());
   const F begin = set1(static_cast<float>(b.begin[r])), end = set1(static_cast<float>(b.end[r]));
   float lanes[kW];
   for (int i = 0; i < kW; ++i) lanes[i] = static_cast<float>(i);
   F index = load(lanes), top = low;
-  for (int v = 0; v < kVecs; ++v, index = index + set1(kW)) {
+  for (int64_t v = 0; v < kVecs; ++v, index = index + set1(kW)) {
     const F x = select_range(load(s + v * kW) * set1(b.scale), index, begin, end, low);
     top = max(x, top);
     store(s + v * kW, x);
@@ -174,7 +174,7 @@ void softmax_row(const AttendBlock& b, int r) {
   const float block_max = max_lanes(top);
   const float new_max = block_max > b.max[r] ? block_max : b.max[r];
   F sum = set1(0);
-  for (int v = 0; v < kVecs; ++v) {
+  for (int64_t v = 0; v < kVecs; ++v) {
     const F p = exp_of(load(s + v * kW) - set1(new_max));
     sum = sum + p;
     store(s + v * kW, p);

@@ -56,7 +56,7 @@ void few_rows_sum(const CodeRows& g, const CodeSum& s, int pair, float* part, Fi
   const auto* a = static_cast<const float*>(g.a) + s.begin;
   // Vectors of columns are taken in turn, as many as registers hold sums of.
   constexpr int kTurn = kVecs < 4 ? kVecs : 4;
-  for (int v0 = 0; v0 < kVecs; v0 += kTurn) {
+  for (int64_t v0 = 0; v0 < kVecs; v0 += kTurn) {
     F sum[R][kTurn];
     for (int r = 0; r < R; ++r)
       for (int v = 0; v < kTurn; ++v) sum[r][v] = set1(0);
@@ -72,7 +72,8 @@ void few_rows_sum(const CodeRows& g, const CodeSum& s, int pair, float* part, Fi
         }
       }
     for (int r = 0; r < R; ++r)
-      for (int v = 0; v < kTurn; ++v) store(part + r * 2 * kPanel + (v0 + v) * kW, sum[r][v]);
+      for (int v = 0; v < kTurn; ++v)
+        store(part + int64_t{r} * 2 * kPanel + (v0 + v) * kW, sum[r][v]);
   }
 }
 
@@ -103,7 +104,7 @@ inline void close_pair(const CodeRows& g, const CodeSum& s, int pair, const floa
   for (int p = pair; p < pair + 2; ++p) {
     const int64_t scales = (p * g.groups + group) * kPanel;
     float columns[kFewRows * kPanel];
-    for (int r = 0; r < g.rows; ++r)
+    for (int64_t r = 0; r < g.rows; ++r)
       memcpy(columns + r * kPanel, part + (2 * r + p - pair) * kPanel, kPanel * sizeof(float));
     const float* row = g.values ? g.values + s.value : nullptr;
     scaled_sum({.part = columns,

@@ -8,8 +8,8 @@ namespace {
 
 constexpr int kRows = 12;
 constexpr int64_t kKBlock = 1024;
-constexpr int64_t kAhead = 8 * 2 * kPanel;  // elements of a panel that are asked for ahead of their
-                                            // use when it is read once
+// Elements of a panel that are asked for ahead of their use when it is read once.
+constexpr int64_t kAhead = int64_t{8} * 2 * kPanel;
 
 struct Tile {
   const uint16_t* a;
@@ -33,10 +33,10 @@ template <int R, bool kStream>
 void tile_rows(const Tile& t) {
   __m512 sum[R][2];
   for (int r = 0; r < R; ++r)
-    for (int p = 0; p < 2; ++p)
+    for (int64_t p = 0; p < 2; ++p)
       sum[r][p] = t.add ? _mm512_loadu_ps(t.c + r * t.ldc + p * kPanel) : _mm512_setzero_ps();
   const uint16_t* b = t.b;
-  for (int64_t i = 0; i < t.k; i += 2, b += 2 * kPanel) {
+  for (int64_t i = 0; i < t.k; i += 2, b += int64_t{2} * kPanel) {
     if constexpr (kStream) {
       _mm_prefetch(reinterpret_cast<const char*>(b + kAhead), _MM_HINT_T0);
       _mm_prefetch(reinterpret_cast<const char*>(b + kAhead + t.panel_stride), _MM_HINT_T0);
@@ -50,7 +50,7 @@ void tile_rows(const Tile& t) {
     }
   }
   for (int r = 0; r < R; ++r)
-    for (int p = 0; p < 2; ++p) _mm512_storeu_ps(t.c + r * t.ldc + p * kPanel, sum[r][p]);
+    for (int64_t p = 0; p < 2; ++p) _mm512_storeu_ps(t.c + r * t.ldc + p * kPanel, sum[r][p]);
 }
 
 template <bool kStream, int R = kRows>
@@ -69,7 +69,7 @@ void gemm_bf16_avx512bf16(const GemmBlock& g) {
   const int64_t block = once ? g.k : kKBlock;
   for (int64_t i = 0; i < g.k; i += block)
     for (int64_t r = 0; r < g.rows; r += kRows)
-      for (int p = 0; p < g.panels; p += 2)
+      for (int64_t p = 0; p < g.panels; p += 2)
         multiply({a + r * g.lda + i, g.lda, b + p * g.panel_stride + i * kPanel, g.panel_stride,
                   block < g.k - i ? block : g.k - i, g.c + r * g.ldc + p * kPanel, g.ldc,
                   g.add || i > 0},

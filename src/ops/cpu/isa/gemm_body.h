@@ -24,12 +24,12 @@ struct TileF32 {
 template <int R, int V>
 void tile_start(F (&sum)[R][V], const float* c, int64_t ldc, bool add) {
   for (int r = 0; r < R; ++r)
-    for (int v = 0; v < V; ++v) sum[r][v] = add ? load(c + r * ldc + v * kW) : set1(0);
+    for (int64_t v = 0; v < V; ++v) sum[r][v] = add ? load(c + r * ldc + v * kW) : set1(0);
 }
 template <int R, int V>
 void tile_finish(const F (&sum)[R][V], float* c, int64_t ldc) {
   for (int r = 0; r < R; ++r)
-    for (int v = 0; v < V; ++v) store(c + r * ldc + v * kW, sum[r][v]);
+    for (int64_t v = 0; v < V; ++v) store(c + r * ldc + v * kW, sum[r][v]);
 }
 
 // A register tile of R rows and V vectors of columns.
@@ -73,7 +73,7 @@ void tile_bf16_rows(const TileBf16& t) {
   F sum[R][V];
   tile_start<R, V>(sum, t.c, t.ldc, t.add);
   const uint16_t* b = t.b;
-  for (int64_t i = 0; i < t.k; i += 2, b += 2 * kPanel) {
+  for (int64_t i = 0; i < t.k; i += 2, b += int64_t{2} * kPanel) {
     Pair w[V];
     for (int v = 0; v < V; ++v) w[v] = load_pair(b + v * t.b_vec);
     for (int r = 0; r < R; ++r) {
@@ -96,9 +96,10 @@ void tile_bf16(const TileBf16& t, int64_t rows) {
 // Calls f(j, V) for tiles of V vectors from column j on; cols is a multiple of two vectors.
 template <class Do>
 void for_each_tile(int64_t cols, Do f) {
+  constexpr int64_t kWide = int64_t{kTileVecs} * kW, kNarrow = int64_t{2} * kW;
   int64_t j = 0;
-  for (; j + kTileVecs * kW <= cols; j += kTileVecs * kW) f.template operator()<kTileVecs>(j);
-  for (; j < cols; j += 2 * kW) f.template operator()<2>(j);
+  for (; j + kWide <= cols; j += kWide) f.template operator()<kTileVecs>(j);
+  for (; j < cols; j += kNarrow) f.template operator()<2>(j);
 }
 
 // Where column j starts in a group of panels; `unit` is the elements that a column takes per
@@ -118,7 +119,7 @@ void gemm_f32(const GemmBlock& g) {
   const int64_t block = g.rows <= kTileRows ? g.k : kKBlock;
   for (int64_t i = 0; i < g.k; i += block)
     for (int64_t r = 0; r < g.rows; r += kTileRows)
-      for_each_tile(g.panels * kPanel, [&]<int V>(int64_t j) {
+      for_each_tile(int64_t{g.panels} * kPanel, [&]<int V>(int64_t j) {
         tile_f32<V>(
             {a + r * g.lda + i, g.lda, b + column(g, j, 1) + i * kPanel, kPanel, vector_step(g, 1),
              smaller(block, g.k - i), g.c + r * g.ldc + j, g.ldc, g.add || i > 0},
@@ -132,7 +133,7 @@ void gemm_bf16(const GemmBlock& g) {
   const int64_t block = g.rows <= kTileRowsBf16 ? g.k : kKBlock;
   for (int64_t i = 0; i < g.k; i += block)
     for (int64_t r = 0; r < g.rows; r += kTileRowsBf16)
-      for_each_tile(g.panels * kPanel, [&]<int V>(int64_t j) {
+      for_each_tile(int64_t{g.panels} * kPanel, [&]<int V>(int64_t j) {
         tile_bf16<V>({a + r * g.lda + i, g.lda, b + column(g, j, 2) + i * kPanel, vector_step(g, 2),
                       smaller(block, g.k - i), g.c + r * g.ldc + j, g.ldc, g.add || i > 0},
                      g.rows - r);

@@ -57,8 +57,8 @@ void int_sum(const CodeRows& g, const CodeSum& s, int row, int pair, int col, bo
       sum[r][v] = set1_int(-g.offset * static_cast<int32_t>(values[r * g.value_stride + s.inputs]));
   for (int64_t i = 0; i < s.lines; ++i, b += place.step, a += Line::kInputs) {
     I u[kIntVecs];
-    for (int v = 0; v < kIntVecs; ++v) u[v] = load_words(b + v * kW);
-    for (int f = 0; f < Line::kPairs; ++f) {
+    for (int64_t v = 0; v < kIntVecs; ++v) u[v] = load_words(b + v * kW);
+    for (int64_t f = 0; f < Line::kPairs; ++f) {
       I w[kIntVecs];
       for (int v = 0; v < kIntVecs; ++v) w[v] = halves_of(u[v], Line::kRight[f], Line::kMask);
       for (int r = 0; r < R; ++r) {

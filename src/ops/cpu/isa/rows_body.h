@@ -81,10 +81,10 @@ void add_scaled(float* x, float s, const float* y, int64_t n) {
 }
 
 float sum_squares(const float* x, int64_t n) {
-  constexpr int kSums = 4;
+  constexpr int64_t kSums = 4;
   F sum[kSums] = {set1(0), set1(0), set1(0), set1(0)};
   for (int64_t i = 0; i < n; i += kSums * kW)
-    for (int s = 0; s < kSums && i + s * kW < n; ++s) {
+    for (int64_t s = 0; s < kSums && i + s * kW < n; ++s) {
       const F v = load_n(x + i + s * kW, n - i - s * kW);
       sum[s] = fma(v, v, sum[s]);
     }
