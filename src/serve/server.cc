@@ -296,6 +296,7 @@ void Server::open(service::Service& service, OrderedJson config_info, service::U
   ServerConfig config = impl_->config;
   if (!config_info.is_null()) config.config_info = std::move(config_info);
   auto protocol = std::make_shared<service::ProtocolContext>(config, service, std::time(nullptr));
+  protocol->aside = [http = &impl_->http](auto job) { http->aside(std::move(job)); };
   auto context = std::make_shared<ServerContext>(std::move(config), std::move(protocol));
   http::RouteTable table(impl_->routes_of(*context, upkeep), impl_->guard(/*loading=*/false));
   const std::shared_ptr<queue::SharedQueue> queue = context->queue;

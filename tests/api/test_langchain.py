@@ -2,7 +2,7 @@
 import asyncio
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_openai import ChatOpenAI, OpenAI
 
 QUESTION = "What is the capital of {}?"
@@ -81,6 +81,21 @@ def test_bound_tools_reach_the_template(chat):
     plain = chat.invoke(question)
     offered = chat.bind_tools([WEATHER]).invoke(question)
     assert offered.usage_metadata["input_tokens"] > plain.usage_metadata["input_tokens"]
+
+
+def test_a_tool_and_its_result(chat):
+    offered = chat.bind_tools([WEATHER])
+    question = HumanMessage("What's the weather like in Boston?")
+    reply = offered.invoke([question])
+    assert reply.response_metadata["finish_reason"] == "tool_calls" and not reply.invalid_tool_calls
+    call, = reply.tool_calls
+    assert call["name"] == "get_current_weather" and call["args"] == {"location": "Boston"} and call["id"]
+    streamed = None
+    for chunk in offered.stream([question]):
+        streamed = chunk if streamed is None else streamed + chunk
+    assert [(c["name"], c["args"]) for c in streamed.tool_calls] == [(call["name"], call["args"])]
+    answer = offered.invoke([question, reply, ToolMessage("22 degrees, sunny", tool_call_id=call["id"])])
+    assert "22" in answer.content and not answer.tool_calls
 
 
 def test_structured_output(chat):

@@ -1,5 +1,6 @@
 """litellm against the real server, under both of its names for such a server."""
 import asyncio
+import json
 import os
 
 import pytest
@@ -10,6 +11,9 @@ import litellm  # noqa: E402
 
 PARIS = "The capital of France is Paris."
 PROVIDERS = ("openai/", "hosted_vllm/")
+WEATHER = {"type": "function", "function": {
+    "name": "get_current_weather", "description": "Get the current weather",
+    "parameters": {"type": "object", "properties": {"location": {"type": "string"}}}}}
 pytestmark = pytest.mark.filterwarnings("ignore")  # pydantic's, about litellm's own classes
 
 
@@ -69,6 +73,23 @@ def test_options_arrive(server, provider):
     assert len(reply.choices) == 2
     assert reply.choices[0].finish_reason == "length"
     assert len(reply.choices[0].logprobs.content[0].top_logprobs) == 2
+
+
+def test_a_tool_and_its_result(server, provider):
+    # litellm looks for tools of MCP servers first, for which it needs one more package.
+    asked = {"tools": [WEATHER], "_skip_mcp_handler": True,
+             "messages": [{"role": "user", "content": "What's the weather like in Boston?"}]}
+    choice = litellm.completion(**options(server, provider, **asked)).choices[0]
+    assert choice.finish_reason == "tool_calls"
+    call, = choice.message.tool_calls
+    assert (call.function.name, json.loads(call.function.arguments)) == ("get_current_weather", {"location": "Boston"})
+    chunks = list(litellm.completion(**options(server, provider, **asked), stream=True))
+    streamed, = litellm.stream_chunk_builder(chunks).choices[0].message.tool_calls
+    assert (streamed.function.name, streamed.function.arguments) == (call.function.name, call.function.arguments)
+    asked["messages"] += [choice.message.model_dump(exclude_none=True),
+                          {"role": "tool", "tool_call_id": call.id, "content": "22 degrees, sunny"}]
+    answer = litellm.completion(**options(server, provider, **asked)).choices[0]
+    assert answer.finish_reason == "stop" and "22" in answer.message.content
 
 
 @pytest.mark.parametrize("bad, kind", [

@@ -29,6 +29,7 @@ import tempfile
 import time
 
 import attacks_bodies
+import attacks_constraints
 import attacks_http
 import attacks_life
 import attacks_templates
@@ -36,8 +37,8 @@ from attack import TRUST, Scene
 from measure import Watch, now
 from target import ROOT, Target, chat
 
-ATTACKS = [*attacks_templates.ATTACKS, *attacks_bodies.ATTACKS, *attacks_http.ATTACKS,
-           *attacks_life.ATTACKS]
+ATTACKS = [*attacks_templates.ATTACKS, *attacks_bodies.ATTACKS, *attacks_constraints.ATTACKS,
+           *attacks_http.ATTACKS, *attacks_life.ATTACKS]
 MOST_LINES = 12
 WINDOW = 0.6  # seconds that are looked at, at least: what an attack leaves behind counts too
 BUSY_SHARE = 0.05  # of probes that may be late where other work keeps the machine busy

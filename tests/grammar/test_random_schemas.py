@@ -1,8 +1,8 @@
 """Random schemas with random instances, judged by jsonschema: no bad instance is accepted, and no
 good one refused but for the documented differences (order of members, 1.0 as an integer, characters
-about which readers of patterns disagree).
+about which readers of patterns disagree). What is refused is refused for one of a few reasons.
 
-`SKIFF_RANDOM_SCHEMAS=2000 pytest tests/grammar` looks further.
+`SKIFF_RANDOM_SCHEMAS=5000 pytest tests/grammar` looks further.
 """
 import json
 import os
@@ -12,7 +12,11 @@ from fractions import Fraction
 
 import jsonschema
 
-COUNT = int(os.environ.get("SKIFF_RANDOM_SCHEMAS", "120"))
+COUNT = int(os.environ.get("SKIFF_RANDOM_SCHEMAS", "850"))
+UNSATISFIABLE = "the schema cannot be satisfied"
+REFUSALS = (UNSATISFIABLE, '"oneOf" is supported where no value fits two branches',
+            "minProperties beside members that the schema does not name is not supported",
+            "the schema refers to itself without taking in anything")
 # Characters about which dialects of regular expressions disagree: digits, letters, spaces and line
 # ends to some of them. They are all between the two readings of some pattern below.
 DISPUTED = set("\n\r\x1c\x85é٣½\u0301\u2028\ufeff")
@@ -144,7 +148,7 @@ def is_undisputed(value):
 
 
 def test_random_schemas(constrain):
-    refused = good = bad = 0
+    accepted = good = bad = 0
     for seed in range(COUNT):
         rng = random.Random(seed)
         root = schema(rng)
@@ -155,10 +159,14 @@ def test_random_schemas(constrain):
         texts = [json.dumps(v, ensure_ascii=i % 2 == 0, indent=2 if i % 3 == 0 else None)
                  for i, v in enumerate(values)]
         verdicts = constrain("json-schema", json.dumps(root), texts)
-        if isinstance(verdicts, dict):
-            refused += 1
-            continue
         judge = Judge(root)
+        if isinstance(verdicts, dict):
+            assert verdicts["error"].startswith(REFUSALS), f"seed {seed}: {root} is refused: {verdicts}"
+            if verdicts["error"].startswith(UNSATISFIABLE):
+                assert not any(judge.is_valid(value) for value in values if is_undisputed(value)), \
+                    f"seed {seed}: {root} can be satisfied"
+            continue
+        accepted += 1
         for value, text, verdict in zip(values, texts, verdicts):
             try:
                 valid = judge.is_valid(value)
@@ -168,4 +176,5 @@ def test_random_schemas(constrain):
             assert valid or not verdict["accepts"], f"seed {seed}: {root} accepts {text}"
             if valid and not verdict["accepts"]:
                 assert not (has_one_order(value) and is_undisputed(value)), f"seed {seed}: {root} refuses {text}"
-    assert good > COUNT and bad > 10 * COUNT and refused < COUNT / 2, (good, bad, refused)
+    assert good > COUNT and bad > 10 * COUNT and accepted > COUNT / 2, (good, bad, accepted)
+    print(f"{accepted} schemas accepted of {COUNT}; {good} good instances, {bad} bad ones")

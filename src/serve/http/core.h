@@ -28,6 +28,7 @@ struct HttpCore {
       : config(std::move(config)),
         hooks(std::move(hooks)),
         workers(static_cast<size_t>(this->config.worker_threads)),
+        aside(static_cast<size_t>(this->config.worker_threads + 1) / 2),
         connections(this->config.max_connections, this->config.max_probe_connections),
         held(this->config.max_held) {}
 
@@ -37,6 +38,7 @@ struct HttpCore {
   }
   net::thread_pool& threads_of(HttpLane lane) {
     if (lane == HttpLane::kLarge) return large;
+    if (lane == HttpLane::kAside) return aside;
     return lane == HttpLane::kQuick ? quick : workers;
   }
   // A job posted after the threads have been joined would keep this alive forever, so it is
@@ -67,7 +69,7 @@ struct HttpCore {
   const HttpConfig config;
   const HttpHooks hooks;
   net::io_context io;
-  net::thread_pool workers, quick{1}, large{1};
+  net::thread_pool workers, aside, quick{1}, large{1};
   ConnectionTable connections;
   HttpClock clock;
   HeldReplies held;

@@ -224,6 +224,10 @@ int HttpServer::open_requests() const { return impl_->core->open_requests; }
 
 int HttpServer::connections() const { return static_cast<int>(impl_->core->connections.size()); }
 
+void HttpServer::aside(std::function<void()> job) {
+  impl_->core->work(std::move(job), HttpLane::kAside);
+}
+
 void HttpServer::stop() {
   if (std::exchange(impl_->stopped, true)) return;
   impl_->stop_accepting();
@@ -234,6 +238,7 @@ void HttpServer::stop() {
     impl_->core->stopped = true;
   }
   impl_->core->workers.join();
+  impl_->core->aside.join();
   impl_->core->quick.join();
   impl_->core->large.join();
   impl_->core->end_io(impl_->threads);

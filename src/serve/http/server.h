@@ -91,6 +91,7 @@ enum class HttpLane {
   kWork,   // a worker: for everything else
   kLarge,  // one thread for requests with large bodies (HttpConfig::large_body), which may take
            // seconds; so few of them never keep the workers from small requests
+  kAside,  // of no handler: HttpServer::aside()
 };
 
 // Callbacks of the server's user. All but `handler` and `failure` may be empty. All but `handler`
@@ -159,6 +160,10 @@ class HttpServer {
   // closed the connection, for at most 3 s: closing it earlier could destroy the answer.
   int open_requests() const;
   int connections() const;
+  // Runs `job`, which must not throw, on one of half as many threads as there are workers, for what
+  // takes as long as its client decides: requests do not wait for it. The job is dropped if the
+  // server has stopped. Any thread.
+  void aside(std::function<void()> job);
   // Reads the TLS files again, for later connections. On an error the old ones stay in use.
   // Any thread.
   Status reload_tls();

@@ -5,6 +5,7 @@
 
 #include "base/json_text.h"
 #include "base/log.h"
+#include "serve/openai/aside.h"
 #include "serve/openai/body.h"
 #include "serve/openai/failures.h"
 
@@ -340,41 +341,65 @@ Result<std::vector<service::Prepared>> prepare_all(const service::Service& servi
   return service.prepare_all(std::move(common), call.prompts);
 }
 
+void refuse(http::HttpReply& reply, const http::ApiError& error) {
+  reply.send(http::error_response(error));
+}
+
+const char* input_of(Endpoint endpoint) {
+  return endpoint == Endpoint::kChat ? "messages" : "prompt";
+}
+
+// A request whose body has been read and found right.
+struct Accepted {
+  OpenAiCall call;
+  std::string id;
+  service::SharedTag tag;
+  service::Ticket ticket;
+  std::shared_ptr<const void> counted;  // HttpRequest::counted
+};
+
+void begin(service::ProtocolContext& context, Endpoint endpoint, Accepted accepted,
+           std::shared_ptr<http::HttpReply> reply) {
+  auto prompts = prepare_all(context.service, accepted.call);
+  if (!prompts) {
+    http::ApiError error = http::api_error(prompts.error(), input_of(endpoint));
+    // In a chat the count is top_logprobs; logprobs is a flag.
+    if (endpoint == Endpoint::kChat && error.param == "logprobs") error.param = "top_logprobs";
+    return refuse(*reply, error);
+  }
+  if (auto refused = context.admission.check_queue(*prompts))
+    return refuse(*reply, admission_error(*refused));
+  for (service::Prepared& prompt : *prompts) prompt.tag = accepted.tag;
+  const OpenAiShape& shape = endpoint == Endpoint::kChat ? chat_shape() : completions_shape();
+  auto generation =
+      std::make_shared<Generation>(context, shape, std::move(accepted.call), std::move(accepted.id),
+                                   std::move(reply), std::move(accepted.ticket));
+  generation->start(std::move(*prompts));
+}
+
 }  // namespace
 
 void generate(service::ProtocolContext& context, const http::ApiKeys& keys, Endpoint endpoint,
               const OtherForm* other, const http::HttpRequest& request,
               std::shared_ptr<http::HttpReply> reply) {
-  const auto refuse = [&](const http::ApiError& error) {
-    reply->send(http::error_response(error));
-  };
   auto admitted = context.admission.admit();  // before the request's body is parsed
   if (const auto* refused = std::get_if<service::AdmissionRefusal>(&admitted))
-    return refuse(admission_error(*refused));
+    return refuse(*reply, admission_error(*refused));
   const auto json = read_body(request);
-  if (const auto* error = std::get_if<http::ApiError>(&json)) return refuse(*error);
+  if (const auto* error = std::get_if<http::ApiError>(&json)) return refuse(*reply, *error);
   const OrderedJson& body = *std::get<JsonOwner<OrderedJson>>(json);
   if (other && other->claims(body))
     return other->answer(body, request, std::move(reply),
                          std::move(std::get<service::Ticket>(admitted)));
-  const char* input = endpoint == Endpoint::kChat ? "messages" : "prompt";
   auto call = parse_openai_call(body, endpoint, context.config.defaults);
-  if (!call) return refuse(http::api_error(call.error(), input));
-  if (auto error = check_unknown(context.config, call->unknown_fields)) return refuse(*error);
-  if (auto error = check_model(context.admission, call->model)) return refuse(*error);
-  if (auto error = check_policy(context.config.policy, call->request)) return refuse(*error);
+  if (!call) return refuse(*reply, http::api_error(call.error(), input_of(endpoint)));
+  if (auto error = check_unknown(context.config, call->unknown_fields))
+    return refuse(*reply, *error);
+  if (auto error = check_model(context.admission, call->model)) return refuse(*reply, *error);
+  if (auto error = check_policy(context.config.policy, call->request))
+    return refuse(*reply, *error);
   if (!context.config.policy.shared_cache)
     call->request.cache.salt.insert(0, keys.cache_salt(request));
-  auto prompts = prepare_all(context.service, *call);
-  if (!prompts) {
-    http::ApiError error = http::api_error(prompts.error(), input);
-    // In a chat the count is top_logprobs; logprobs is a flag.
-    if (endpoint == Endpoint::kChat && error.param == "logprobs") error.param = "top_logprobs";
-    return refuse(error);
-  }
-  if (auto refused = context.admission.check_queue(*prompts))
-    return refuse(admission_error(*refused));
-
   const OpenAiShape& shape = endpoint == Endpoint::kChat ? chat_shape() : completions_shape();
   const std::string name =
       call->request_id.empty() ? request.request_id : http::sane_request_id(call->request_id);
@@ -383,11 +408,17 @@ void generate(service::ProtocolContext& context, const http::ApiKeys& keys, Endp
                        .operation = endpoint == Endpoint::kChat ? "chat" : "text_completion",
                        .model = model_of(context, call->model),
                        .streamed = call->stream});
-  for (service::Prepared& prompt : *prompts) prompt.tag = tag;
-  auto generation = std::make_shared<Generation>(context, shape, std::move(*call),
-                                                 shape.id_prefix() + name, std::move(reply),
-                                                 std::move(std::get<service::Ticket>(admitted)));
-  generation->start(std::move(*prompts));
+  const bool aside = service::asks_for_form(call->request, call->prompts.front());
+  Accepted accepted{.call = std::move(*call),
+                    .id = shape.id_prefix() + name,
+                    .tag = tag,
+                    .ticket = std::move(std::get<service::Ticket>(admitted)),
+                    .counted = request.counted};
+  if (!aside) return begin(context, endpoint, std::move(accepted), std::move(reply));
+  const auto held = std::make_shared<Accepted>(std::move(accepted));
+  go_on_aside(context, reply, [&context, endpoint, held, reply] {
+    begin(context, endpoint, std::move(*held), reply);
+  });
 }
 
 }  // namespace skiff::openai

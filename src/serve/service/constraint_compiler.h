@@ -36,9 +36,10 @@ std::shared_ptr<const TokenConstraint> for_choice(
 // The name of a kind in metrics and logs: "json_schema".
 const char* label_of(grammar::ConstraintKind kind);
 
-// Thread-safe. Compiling takes place on the caller's thread, in bounded work; equal constraints
-// that are asked for at the same time are compiled once. Refusals are kept, too; what compiling
-// throws, for want of memory for instance, reaches all who wait for it, and nothing is kept of it.
+// Thread-safe. Compiling is bounded work, for which the caller waits while a thread does it that
+// leaves the processors to whatever else wants them; equal constraints that are asked for at the
+// same time are compiled once. Refusals are kept, too; what compiling throws, for want of memory
+// for instance, reaches all who wait for it, and nothing is kept of it.
 class ConstraintCompiler {
  public:
   using Compiled = Result<std::shared_ptr<const grammar::Grammar>>;

@@ -1,7 +1,9 @@
 #include "serve/service/constraint_compiler.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 #include <vector>
@@ -32,6 +34,23 @@ TEST(ConstraintCompilerTest, WhatCouldNotBeCompiledIsCompiledAgain) {
   full = false;
   EXPECT_TRUE(compiler.compile(choice(R"(["yes","no"])")));
   EXPECT_TRUE(compiler.compile(choice(R"(["a","b"])")));
+}
+
+// The thread that compiles leaves the processors to the others; its caller stays as it was.
+TEST(ConstraintCompilerTest, CompilingIsBehindAllElse) {
+  const auto niceness = [] { return getpriority(PRIO_PROCESS, 0); };
+  const int before = niceness();
+  int meanwhile = before;
+  const ByteTokenizer tokenizer;
+  const std::vector<Token> ends = {ByteTokenizer::kEos};
+  ConstraintCompiler compiler(grammar::Vocabulary::of(tokenizer, tokenizer.vocab_size(), ends),
+                              {.compile = [&](const auto& constraint, auto vocabulary) {
+                                meanwhile = niceness();
+                                return grammar::compile(constraint, std::move(vocabulary));
+                              }});
+  EXPECT_TRUE(compiler.compile(choice(R"(["yes","no"])")));
+  EXPECT_EQ(meanwhile, std::min(before + 10, 19));
+  EXPECT_EQ(niceness(), before);
 }
 
 // Another process, which draws the same tokens, has to give their masks the same fuel.

@@ -8,8 +8,8 @@
 namespace skiff::service {
 namespace {
 
-const OrderedJson* tools_of(const Request& request) {
-  const auto* chat = std::get_if<text::Conversation>(&request.input);
+const OrderedJson* tools_of(const Request& request, const PromptInput& input) {
+  const auto* chat = std::get_if<text::Conversation>(&input);
   if (!chat || !request.split_calls || !chat->tools.is_array()) return nullptr;
   return &chat->tools;
 }
@@ -29,7 +29,7 @@ Error no_format(std::string_view parser) {
 // The structural tag of the calls; nothing if they are free.
 Result<std::optional<OrderedJson>> calls_of(const Request& request, const AnswerSplit* split) {
   const std::optional<OrderedJson> free;
-  const OrderedJson* tools = tools_of(request);
+  const OrderedJson* tools = tools_of(request, request.input);
   if (!tools) return free;
   const bool strict = std::ranges::any_of(*tools, answer::is_strict);
   if (!request.must_call && !strict && !request.constraint) return free;
@@ -103,6 +103,12 @@ grammar::ReasoningMarks marks_of(const answer::ReasoningFormat& format, bool ins
 }
 
 }  // namespace
+
+bool asks_for_form(const Request& request, const PromptInput& input) {
+  const OrderedJson* tools = tools_of(request, input);
+  return request.constraint || request.must_call ||
+         (tools && std::ranges::any_of(*tools, answer::is_strict));
+}
 
 Result<std::optional<ConstraintPlan>> plan_constraint(const Request& request,
                                                       const AnswerSplit* split) {

@@ -221,11 +221,14 @@ class Plans : public testing::Test {
     const AnswerSplit split(config_.answer, tokenizer_, &template_);
     ConstraintCompiler compiler(
         grammar::Vocabulary::of(tokenizer_, tokenizer_.vocab_size(), config_.eos), {});
-    return prepare_request(std::move(request), {.config = config_,
-                                                .tokenizer = tokenizer_,
-                                                .chat_template = &template_,
-                                                .split = &split,
-                                                .constraints = &compiler});
+    const bool asks = asks_for_form(request, request.input);
+    auto prepared = prepare_request(std::move(request), {.config = config_,
+                                                         .tokenizer = tokenizer_,
+                                                         .chat_template = &template_,
+                                                         .split = &split,
+                                                         .constraints = &compiler});
+    EXPECT_TRUE(asks || !prepared || !prepared->params.constraint);
+    return prepared;
   }
   static Request chat(const char* message, const OrderedJson& kwargs = OrderedJson::object()) {
     text::Conversation conversation;
@@ -345,6 +348,17 @@ TEST_F(Plans, CallsThatMustBeMade) {
   EXPECT_FALSE(allows(*prepare(request), call(R"({"a":1})") + "\n" + call(R"({"a":2})")));
   // A reply that must call has no content whose form could matter.
   EXPECT_FALSE(allows(*prepare(with_choice(request)), "yes"));
+}
+
+TEST_F(Plans, WhoAsksForAFormIsSeenBeforeItIsCompiled) {
+  const auto asks = [](const Request& request) { return asks_for_form(request, request.input); };
+  EXPECT_FALSE(asks(chat("hi")));
+  EXPECT_FALSE(asks(with_tools(chat("hi"), kTool)));
+  EXPECT_TRUE(asks(with_choice(chat("hi"))));
+  EXPECT_TRUE(asks(with_tools(chat("hi"), kStrict)));
+  Request forced = with_tools(chat("hi"), kTool);
+  forced.must_call = true;
+  EXPECT_TRUE(asks(forced));
 }
 
 TEST_F(Plans, StrictToolsAndForms) {

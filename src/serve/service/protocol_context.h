@@ -1,6 +1,7 @@
 // serve/service/protocol_context.h -- what every protocol is given.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "serve/service/admit.h"
@@ -24,6 +25,9 @@ struct ProtocolContext : std::enable_shared_from_this<ProtocolContext> {
   AdmissionControl admission;
   OpenGenerations generations;
   const int64_t started;  // Unix seconds
+  // Runs a job, which must not throw, where no small request waits for it, or drops it as the
+  // server stops. Empty: there is no such place. Set before there are handlers.
+  std::function<void(std::function<void()> job)> aside;
 };
 
 }  // namespace skiff::service

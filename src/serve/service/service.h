@@ -122,6 +122,11 @@ struct Reply {
 
 class MeasuredConstraint;  // serve/service/constraint_compiler.h
 
+// Whether the reply to such a request, whose `input` stands beside it, must follow a form.
+// prepare() may have to compile that first, which takes a tenth of a second if it is refused as too
+// complex.
+bool asks_for_form(const Request& request, const PromptInput& input);
+
 // A request that has been checked, templated and tokenized, ready to run.
 struct Prepared {
   std::vector<Token> prompt;

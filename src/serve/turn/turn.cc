@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "serve/openai/aside.h"
 #include "serve/openai/body.h"
 #include "serve/openai/failures.h"
 #include "serve/openai/params.h"
@@ -211,6 +212,38 @@ service::Request request_of(openai::OpenAiCall& call) {
   return request;
 }
 
+// A request whose body has been read and found right.
+struct Accepted {
+  std::string request_id;
+  JsonOwner<OrderedJson> body;
+  std::shared_ptr<const void> counted;  // HttpRequest::counted
+  service::Request wanted;
+  TurnInfo info;
+  Manner manner;
+  service::SharedTag tag;
+  service::Ticket ticket;
+};
+
+void begin(const TurnProtocol& protocol, service::ProtocolContext& context, Accepted accepted,
+           std::shared_ptr<http::HttpReply> reply) {
+  const auto refuse = [&](const http::ApiError& error) {
+    reply->send(protocol.refusal(error, accepted.request_id));
+  };
+  auto prompt = context.service.prepare(std::move(accepted.wanted));
+  if (!prompt)
+    return refuse(
+        in_own_words(protocol, *accepted.body, http::api_error(prompt.error(), "messages")));
+  if (auto refused = context.admission.check_queue({&*prompt, 1}))
+    return refuse(openai::admission_error(*refused));
+  accepted.info.prompt_tokens = static_cast<int>(prompt->prompt.size());
+  prompt->tag = std::move(accepted.tag);
+  auto writer = protocol.writer(std::move(accepted.info),
+                                {.json = *accepted.body, .counted = accepted.counted});
+  std::make_shared<Turn>(context, protocol, std::move(accepted.request_id), std::move(writer),
+                         accepted.manner, std::move(reply), std::move(accepted.ticket))
+      ->start(std::move(*prompt));
+}
+
 void answer(const TurnProtocol& protocol, service::ProtocolContext& context,
             const http::ApiKeys& keys, const http::HttpRequest& request,
             std::shared_ptr<http::HttpReply> reply) {
@@ -220,7 +253,7 @@ void answer(const TurnProtocol& protocol, service::ProtocolContext& context,
   auto admitted = context.admission.admit();  // before the request's body is parsed
   if (const auto* refused = std::get_if<service::AdmissionRefusal>(&admitted))
     return refuse(openai::admission_error(*refused));
-  const auto json = openai::read_body(request);
+  auto json = openai::read_body(request);
   if (const auto* error = std::get_if<http::ApiError>(&json)) return refuse(*error);
   const OrderedJson& body = *std::get<JsonOwner<OrderedJson>>(json);
   const auto refuse_call = [&](http::ApiError error) {
@@ -236,18 +269,23 @@ void answer(const TurnProtocol& protocol, service::ProtocolContext& context,
   const Manner manner{.streams = call->stream, .shows_reasoning = call->include_reasoning};
   service::Request wanted = request_of(*call);
   if (!context.config.policy.shared_cache) wanted.cache.salt.insert(0, keys.cache_salt(request));
-  auto prompt = context.service.prepare(std::move(wanted));
-  if (!prompt) return refuse_call(http::api_error(prompt.error(), "messages"));
-  if (auto refused = context.admission.check_queue({&*prompt, 1}))
-    return refuse(openai::admission_error(*refused));
-  info.prompt_tokens = static_cast<int>(prompt->prompt.size());
-  prompt->tag = openai::tag_of(
+  const bool aside = service::asks_for_form(wanted, wanted.input);
+  service::SharedTag tag = openai::tag_of(
       request,
       {.id = info.id, .operation = "chat", .model = info.model, .streamed = manner.streams});
-  auto writer = protocol.writer(std::move(info), {.json = body, .counted = request.counted});
-  std::make_shared<Turn>(context, protocol, request.request_id, std::move(writer), manner,
-                         std::move(reply), std::move(std::get<service::Ticket>(admitted)))
-      ->start(std::move(*prompt));
+  Accepted accepted{.request_id = request.request_id,
+                    .body = std::move(std::get<JsonOwner<OrderedJson>>(json)),
+                    .counted = request.counted,
+                    .wanted = std::move(wanted),
+                    .info = std::move(info),
+                    .manner = manner,
+                    .tag = std::move(tag),
+                    .ticket = std::move(std::get<service::Ticket>(admitted))};
+  if (!aside) return begin(protocol, context, std::move(accepted), std::move(reply));
+  const auto held = std::make_shared<Accepted>(std::move(accepted));
+  openai::go_on_aside(context, reply, [&protocol, &context, held, reply] {
+    begin(protocol, context, std::move(*held), reply);
+  });
 }
 
 http::HttpResponse count(const TurnProtocol& protocol, const service::ProtocolContext& context,
