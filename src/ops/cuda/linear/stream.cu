@@ -125,7 +125,8 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   const int columns = static_cast<int>(out.cols());
   const int tiles = tiles_of(columns, call.gated);
   const int chunks = codes ? atoms::chunks_of(x) : chunks_of(x);
-  const bool split = n <= kWidestSplit && !call.whole;
+  const bool many = has_many_tiles(call, n, tiles);
+  const bool split = n <= kWidestSplit && !call.whole && !many;
   JobList jobs = call.jobs;
   if (!split) jobs.known = 0;  // only what is cut has two lines of chunks
   SKIFF_CHECK(jobs.known == 0 || 2 * n <= kWidestSplit, "no room for two lines");
@@ -141,7 +142,7 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
       .cut = call.pieces ? pieces_of(tiles, chunks) : 0,
       .next_at_once = !call.list_follows,
       .packed = is_tiles(call.w),
-      .keep_weights = n <= kWidestSplit ? Keep::kFirstToGo : Keep::kNormal,
+      .keep_weights = n <= kWidestSplit && !many ? Keep::kFirstToGo : Keep::kNormal,
       .out = out.data,
       .out_stride = out.row_stride,
       .out_f32 = out.dtype == DType::kF32,
@@ -169,6 +170,15 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   }
   (call.gated ? start_stream<true> : start_stream<false>)(n, how, weight_map(call.w, call.gated),
                                                           row_map(x, n), args);
+}
+
+// Returns whether a grouped GEMM has so many tiles that blocks had better claim whole ones. Those
+// that are claimed at about the same time share their rows of x or their weights, which then come
+// from the L2; where stream-K deals out the tiles, each block works on another expert, and rows of x
+// come from memory for every tile.
+bool StreamedProducts::has_many_tiles(const Call& call, int job_rows, int tiles) const {
+  constexpr int64_t kRounds = 4;
+  return call.jobs.jobs && call.out.rows() / job_rows * tiles >= kRounds * multiprocessors_;
 }
 
 // Returns whether a few rows meet packed weights that need no ring: rows of one job, or the copies

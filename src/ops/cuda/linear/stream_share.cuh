@@ -9,7 +9,8 @@
 
 namespace skiff::cuda::streamed {
 
-template <int N, bool kGated>
+// Tiles of one GEMM may have different numbers of rows, N, of which kMostRows is the largest.
+template <int N, bool kGated, int kMostRows = N>
 struct SharedTile {
   static constexpr int kPieces = N / 8;  // each has a thread's sums of two rows and two features
   static constexpr int kSlicesAtOnce = kPieces >= 16 ? 1 : kPieces == 8 ? 2 : 4;
@@ -59,7 +60,7 @@ struct SharedTile {
   // begins, and one for a tile that it begins itself.
   __device__ float4* partial(const TileSlice& s, int block) const {
     const int place = 2 * (s.line * static_cast<int>(gridDim.x) + block) + (block == s.first_block);
-    return reinterpret_cast<float4*>(a.partials + int64_t{place} * (kTileRows * N)) + threadIdx.x;
+    return reinterpret_cast<float4*>(a.partials + int64_t{place} * (kTileRows * kMostRows)) + threadIdx.x;
   }
 
   __device__ void total(float (&all)[N / 2], const TileSlice& s) const {

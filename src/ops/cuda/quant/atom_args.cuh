@@ -49,6 +49,7 @@ template <Codes kOf, int kGroupsOf, int N, int kBlocks>
 struct AtomRing {
   static constexpr Codes kCodes = kOf;
   static constexpr int kGroups = kGroupsOf;
+  static constexpr int kRows = N;
   static constexpr bool kHeld = kCodes == Codes::kFloat8Held;
   static constexpr int kXBytes = N * kAtomWidth * (kHeld ? 1 : 2);
   static constexpr AtomFormat kLargest = {kCodes, kGroups, AtomScale::kRowF32,

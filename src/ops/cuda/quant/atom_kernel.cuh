@@ -11,24 +11,50 @@
 
 namespace skiff::cuda::atoms {
 
-template <class Ring, int N, bool kGated, bool kZeros>
-__device__ void consume(const StreamArgs& a, const AtomArgs& q, const Ring& ring,
-                        ClaimQueue& queue) {
-  wait_for_previous();
-  SliceWalk<N, Walker::kWarps> slices(a, queue);
-  Epilogue<N, kGated> store = {a, nullptr};
-  AtomMultiplier<Ring, N, kGated, kZeros> multiplier(q, ring);
-  TileSlice s;
-  RingTurn<Ring::kStages> turn;
-  float sum[N / 2];
-  while (slices.next(&s)) {
-    multiplier.run(sum, s, turn);
+// What the warps that multiply do with their slices.
+template <class Ring, bool kGated, bool kZeros>
+struct AtomConsumer {
+  static constexpr int kMostRows = Ring::kRows;
+
+  const StreamArgs& a;
+  const AtomArgs& q;
+  const Ring& ring;
+  RingTurn<Ring::kStages> turn = {};
+  float sum[kMostRows / 2];  // all sizes of jobs share these registers
+
+  // Takes a slice of a job of up to N rows.
+  template <int N>
+  __device__ void take(const AtomMultiplier<Ring, N, kGated, kZeros>& multiplier,
+                       const TileSlice& s) {
+    auto& part = reinterpret_cast<float(&)[N / 2]>(sum);
+    multiplier.run(part, s, turn);
+    Epilogue<N, kGated> store = {a, nullptr};
     if (s.begin == 0 && s.end == a.chunks)
-      store.store_tile(sum, s);
+      store.store_tile(part, s);
     else
-      SharedTile<N, kGated>{a, store}.add(sum, s);
+      SharedTile<N, kGated, kMostRows>{a, store}.add(part, s);
   }
-}
+  template <int N>
+  __device__ void take_few(const TileSlice& s) {
+    take<N>(AtomMultiplier<Ring, N, kGated, kZeros>(q, ring), s);
+  }
+
+  // An expert's last job may have few rows, for which the tensor cores need not work as for many.
+  __device__ void run(ClaimQueue& queue) {
+    SliceWalk<kMostRows, Walker::kWarps> slices(a, queue);
+    const AtomMultiplier<Ring, kMostRows, kGated, kZeros> multiplier(q, ring);
+    for (TileSlice s; slices.next(&s);) {
+      if constexpr (kMostRows < 128)
+        take<kMostRows>(multiplier, s);
+      else if (s.job.rows <= kMostRows / 4)
+        take_few<kMostRows / 4>(s);
+      else if (s.job.rows <= kMostRows / 2)
+        take_few<kMostRows / 2>(s);
+      else
+        take<kMostRows>(multiplier, s);
+    }
+  }
+};
 
 template <Codes kCodes, int kGroups, int N, bool kGated, int kBlocks, bool kZeros>
 __global__ void __launch_bounds__(atom_threads(N), kBlocks)
@@ -55,7 +81,8 @@ __global__ void __launch_bounds__(atom_threads(N), kBlocks)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (warp < kConsumers / 32) {
     if constexpr (N >= 64) more_registers<kMultiplierRegisters>();
-    consume<Ring, N, kGated, kZeros>(a, q, ring, queue);
+    wait_for_previous();
+    AtomConsumer<Ring, kGated, kZeros>{.a = a, .q = q, .ring = ring}.run(queue);
   } else {
     if constexpr (N >= 64) fewer_registers<kLoaderRegisters>();
     if (warp == kConsumers / 32 && elected())

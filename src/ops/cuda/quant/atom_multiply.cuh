@@ -24,7 +24,8 @@ struct OfRows {
   T at[2];
 };
 
-// A block's 128 weight rows by up to N rows of x. A warp has two of the 16 atoms: 16 weight rows.
+// A block's 128 weight rows by up to N rows of x, which may be fewer than a stage of the ring has
+// room for. A warp has two of the 16 atoms: 16 weight rows.
 // kZeros: atoms have zero points. It is no branch in the loop, where a predicate would turn the
 // subtractions off at the price of their issue slots.
 template <class RingOf, int N, bool kGated, bool kZeros>
@@ -50,7 +51,7 @@ class AtomMultiplier {
   }
 
   // sum = the slice's sums, scaled; wgmma.cuh says which thread holds which.
-  __device__ void run(float (&sum)[N / 2], const TileSlice& s, Turn& turn) {
+  __device__ void run(float (&sum)[N / 2], const TileSlice& s, Turn& turn) const {
     if (q_.row_scales) prefetch_row_scales(s);
     if constexpr (kFewRows)
       multiply_by_warps(sum, s, turn);
@@ -117,10 +118,11 @@ class AtomMultiplier {
   __device__ void load_rows_of_x(uint32_t (&x)[N / 8][4], uint32_t stage, int at) const {
 #pragma unroll
     for (int j = 0; j < N / 8; ++j)
-      load_matrices(x[j], x_[at % 2] + stage + at / 2 * (N * 128) + j * 1024);
+      load_matrices(x[j], x_[at % 2] + stage + at / 2 * (Ring::kRows * 128) + j * 1024);
   }
 
-  __device__ void multiply_by_warpgroups(float (&sum)[N / 2], const TileSlice& s, Turn& turn) {
+  __device__ void multiply_by_warpgroups(float (&sum)[N / 2], const TileSlice& s,
+                                         Turn& turn) const {
     float part[kGroups > 0 ? N / 2 : 1];
     uint32_t held[2][kPer][4];
     OfRows<float> scale = {};
@@ -229,7 +231,7 @@ class AtomMultiplier {
 #pragma unroll
     for (int k = 0; k < kPer; ++k) {
       const int step = sub * kPer + k;
-      const uint64_t x = wgmma_operand(ring_.rows(stage) + step / 4 * (N * 128));
+      const uint64_t x = wgmma_operand(ring_.rows(stage) + step / 4 * (Ring::kRows * 128));
       if constexpr (Ring::kHeld)
         wgmma_held_e4m3<N>(into, held[k], x + step % 4 * kWgmmaStep, add || k > 0);
       else

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/math.cuh"
 #include "ops/cuda/quant/atom_args.cuh"
 #include "ops/cuda/vector.cuh"
 #include "ops/cuda/warp.cuh"
@@ -142,38 +143,94 @@ __global__ void __launch_bounds__(kThreads) meet_kernel(Rows a) {
   }
 }
 
+constexpr int kLaneElements = kGroup / 32;  // of a group, where a warp has one
+constexpr int kWarps = kThreads / 32;
+
+// A lane's elements of a group, and what they become as e4m3.
+struct GroupCodes {
+  uint32_t codes;
+  float scale;
+};
+__device__ GroupCodes codes_of_group(const float (&value)[kLaneElements]) {
+  float most = 0;
+#pragma unroll
+  for (const float v : value) most = fmaxf(most, fabsf(v));
+  const float scale = __fdiv_rn(fmaxf(warp_max(most), kLeastMax), 448.0f);
+  uint32_t codes = 0;
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i)
+    codes |= static_cast<uint32_t>(float8_of(__fdiv_rn(value[i], scale))) << 8 * i;
+  return {codes, scale};
+}
+
 // Scales::kGroups to e4m3 apart from x, which have nothing in common but their group: a warp has
 // one of a row.
 template <class X>
 __global__ void __launch_bounds__(kThreads) meet_groups_kernel(Rows a) {
   let_next_start();
   wait_for_previous();
-  constexpr int kEach = kGroup / 32;
   const int row = blockIdx.x, lane = threadIdx.x % 32;
-  const int group = static_cast<int>(blockIdx.y * (kThreads / 32) + threadIdx.x / 32);
+  const int group = static_cast<int>(blockIdx.y * kWarps + threadIdx.x / 32);
   if (group * kGroup >= a.columns) return;
   const X* x = static_cast<const X*>(a.x) + row * a.x_stride;
-  const int first = group * kGroup + lane * kEach;
-  float value[kEach], most = 0;
+  const int first = group * kGroup + lane * kLaneElements;
+  float value[kLaneElements];
+#pragma unroll
+  for (int i = 0; i < kLaneElements; ++i)
+    value[i] = first + i < a.in ? to_float(x[first + i]) : 0.0f;
+  const GroupCodes as = codes_of_group(value);
+  *reinterpret_cast<uint32_t*>(static_cast<char*>(a.to) + row * a.to_stride + first) = as.codes;
+  if (lane == 0) a.scales[group * a.scale_stride + row] = as.scale;
+}
+
+// The same in place of bf16 rows. A block has a row of up to kEach groups a warp, and holds all of
+// its codes in registers before it writes the first. Rows have a multiple of kLaneElements elements.
+template <int kEach>
+__global__ void __launch_bounds__(kThreads) meet_groups_in_place_kernel(Rows a) {
+  let_next_start();
+  wait_for_previous();
+  const int row = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  char* at = static_cast<char*>(a.to) + row * a.to_stride;
+  uint2 words[kEach] = {};
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
-    value[i] = first + i < a.in ? to_float(x[first + i]) : 0.0f;
-    most = fmaxf(most, fabsf(value[i]));
+    const int first = (i * kWarps + warp) * kGroup + lane * kLaneElements;
+    if (first < a.in) words[i] = *reinterpret_cast<const uint2*>(at + 2 * first);
   }
-  const float scale = __fdiv_rn(fmaxf(warp_max(most), kLeastMax), 448.0f);
-  uint32_t codes = 0;
+  uint32_t codes[kEach];
 #pragma unroll
-  for (int i = 0; i < kEach; ++i)
-    codes |= static_cast<uint32_t>(float8_of(__fdiv_rn(value[i], scale))) << 8 * i;
-  *reinterpret_cast<uint32_t*>(static_cast<char*>(a.to) + row * a.to_stride + first) = codes;
-  if (lane == 0) a.scales[group * a.scale_stride + row] = scale;
+  for (int i = 0; i < kEach; ++i) {
+    const int group = i * kWarps + warp;
+    if (group * kGroup >= a.in) break;
+    const uint2 w = words[i];
+    const GroupCodes as =
+        codes_of_group({low_bf16(w.x), high_bf16(w.x), low_bf16(w.y), high_bf16(w.y)});
+    codes[i] = as.codes;
+    if (lane == 0) a.scales[group * a.scale_stride + row] = as.scale;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int first = (i * kWarps + warp) * kGroup + lane * kLaneElements;
+    if (first < a.in) *reinterpret_cast<uint32_t*>(at + first) = codes[i];
+  }
+}
+
+void start_groups_in_place(const Rows& a, const Launch& how) {
+  const int each = (a.in + kWarps * kGroup - 1) / (kWarps * kGroup);
+  if (each <= 2) return launch(meet_groups_in_place_kernel<2>, how, a);
+  if (each <= 4) return launch(meet_groups_in_place_kernel<4>, how, a);
+  if (each <= 8) return launch(meet_groups_in_place_kernel<8>, how, a);
+  static_assert(kMaxInPlace <= 16 * kWarps * kGroup);
+  launch(meet_groups_in_place_kernel<16>, how, a);
 }
 
 template <class X>
 void start(Met as, const Rows& a, int64_t rows, cudaStream_t stream) {
-  if (as == Met::kFloat8 && a.kind == Scales::kGroups && !a.in_place && !a.order) {
+  if (as == Met::kFloat8 && a.kind == Scales::kGroups && !a.order) {
+    if (a.in_place)
+      return start_groups_in_place(a, {static_cast<unsigned>(rows), kThreads, 0, stream});
     const auto groups = static_cast<unsigned>(a.columns / kGroup);
-    constexpr unsigned kWarps = kThreads / 32;
     const dim3 grid = {static_cast<unsigned>(rows), (groups + kWarps - 1) / kWarps};
     return launch(meet_groups_kernel<X>, {grid, kThreads, 0, stream}, a);
   }
