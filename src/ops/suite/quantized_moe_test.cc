@@ -128,6 +128,18 @@ TEST_P(OpSuite, QuantizedExpertsOfSomeRows) {
   }
 }
 
+// So many tiles that a device deals them out whole. The last job of an expert has a few rows.
+TEST_P(OpSuite, QuantizedExpertsOfManyTiles) {
+  if (ops->device() == Device{}) GTEST_SKIP() << "the host computes a few tokens at a time";
+  for (const WeightFormat& format : quantized_formats()) {
+    if (!ops->multiplies(format)) continue;
+    for (const QuantizedMoe& c :
+         {QuantizedMoe{1'100, 128, 2'048, kBF16, {.experts = 4, .top_k = 2}},
+          {1'130, 4'096, 48, kBF16, {.experts = 4, .top_k = 2}}})
+      quantized_experts(*ops, format, c);
+  }
+}
+
 // Copies that take more memory, rounded, than a device has for rounded rows of activations.
 TEST_P(OpSuite, QuantizedExpertsOfManyCopies) {
   if (ops->device() == Device{}) GTEST_SKIP() << "the host computes a few tokens at a time";

@@ -113,7 +113,8 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   if (out.rows() == 0) return;
   SKIFF_CHECK(takes(x, call.w, call.gated), "a GEMM that cannot be streamed");
   SKIFF_CHECK(!call.w.bias || (!call.gated && call.w.experts == 0));
-  SKIFF_CHECK(out.dtype == DType::kF32 || out.dtype == DType::kBF16, "out is {}", name(out.dtype));
+  SKIFF_CHECK(out.dtype == DType::kBF16 || (out.dtype == DType::kF32 && !call.gated), "out is {}",
+              name(out.dtype));
   if (is_direct(call)) return run_direct(call, stream);
   const bool codes = is_codes(call.w);
   MetRows met = {.x = x};
@@ -174,8 +175,8 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
 
 // Returns whether a grouped GEMM has so many tiles that blocks had better claim whole ones. Those
 // that are claimed at about the same time share their rows of x or their weights, which then come
-// from the L2; where stream-K deals out the tiles, each block works on another expert, and rows of x
-// come from memory for every tile.
+// from the L2; where stream-K deals out the tiles, each block works on another expert, and rows of
+// x come from memory for every tile.
 bool StreamedProducts::has_many_tiles(const Call& call, int job_rows, int tiles) const {
   constexpr int64_t kRounds = 4;
   return call.jobs.jobs && call.out.rows() / job_rows * tiles >= kRounds * multiprocessors_;

@@ -52,10 +52,13 @@ struct StreamArgs {
 // The ring takes as much of a multiprocessor's shared memory as leaves room for a small kernel.
 constexpr int stages(int n) { return n == 256 ? 4 : 205 * 1024 / ((kTileRows + n) * 128); }
 constexpr int stage_bytes(int n) { return (kTileRows + n) * kChunk * 2; }
-// Each warpgroup's staging buffer for outputs; rows are padded by 16 bytes against bank conflicts.
-constexpr int kOutBytes = 32 * (64 * 2 + 16);
+// Outputs of this many rows of x and more leave through shared memory, in lines, kLineRows rows at a
+// time: each warpgroup has two buffers, whose rows are padded by 16 bytes against bank conflicts.
+constexpr int kFewestLines = 64, kLineRows = 32;
+constexpr int kOutBytes = kLineRows * (64 * 2 + 16);
+constexpr size_t line_bytes(int n) { return n >= kFewestLines ? 4 * kOutBytes : 0; }
 constexpr size_t shared_bytes(int n) {
-  return 1024 + static_cast<size_t>(stages(n)) * stage_bytes(n) + (n == 256 ? 2 * kOutBytes : 0);
+  return 1024 + static_cast<size_t>(stages(n)) * stage_bytes(n) + line_bytes(n);
 }
 
 // The ring of stages: shared addresses of its memory and barriers.

@@ -37,7 +37,8 @@ __device__ void consume(const StreamArgs& a, const StageRing<N>& ring, ClaimQueu
                         char* staging) {
   wait_for_previous();
   SliceWalk<N, Walker::kWarps> slices(a, queue);
-  Epilogue<N, kGated> store = {a, staging};
+  LineStaging lines(staging);
+  Epilogue<N, kGated> store = {a, &lines};
   TileSlice s;
   RingTurn<StageRing<N>::kStages> turn;
   float sum[N / 2];
@@ -45,10 +46,12 @@ __device__ void consume(const StreamArgs& a, const StageRing<N>& ring, ClaimQueu
     multiply_job<N, kPieces>(sum, a, ring, s, turn);
     if constexpr (kPieces || N > kWidestSplit) {
       store.store_tile(sum, s);
-    } else if (s.begin == 0 && s.end == a.chunks) {
-      store.store_tile(sum, s);
     } else {
-      SharedTile<N, kGated>{a, store}.add(sum, s);
+      float out[N / 2];  // only wgmma may write `sum`, or ptxas waits for each
+#pragma unroll
+      for (int i = 0; i < N / 2; ++i) out[i] = sum[i];
+      if (s.is_cut(a) && !SharedTile<N>{a}.add(out, s)) continue;
+      store.store_tile(out, s);
     }
   }
 }

@@ -10,17 +10,17 @@
 namespace skiff::cuda::streamed {
 
 // Tiles of one GEMM may have different numbers of rows, N, of which kMostRows is the largest.
-template <int N, bool kGated, int kMostRows = N>
+template <int N, int kMostRows = N>
 struct SharedTile {
   static constexpr int kPieces = N / 8;  // each has a thread's sums of two rows and two features
   static constexpr int kSlicesAtOnce = kPieces >= 16 ? 1 : kPieces == 8 ? 2 : 4;
 
   const StreamArgs& a;
-  Epilogue<N, kGated> store;
 
-  // Adds this block's slice. The block that arrives last adds up all slices in the order of their
-  // chunks, so that the result does not depend on who is last.
-  __device__ void add(const float (&sum)[N / 2], const TileSlice& s) {
+  // Leaves this block's slice with the others. Of the block that arrives last, `sum` becomes the
+  // sum of all slices in the order of their chunks, so that the result does not depend on who is
+  // last, and true is returned.
+  __device__ bool add(float (&sum)[N / 2], const TileSlice& s) {
     float4* mine = partial(s, blockIdx.x);
 #pragma unroll
     for (int j = 0; j < kPieces; ++j) {
@@ -28,10 +28,9 @@ struct SharedTile {
         __stcg(mine + j * kConsumers,
                make_float4(sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]));
     }
-    if (!arrives_last(s)) return;
-    float all[N / 2];
-    total(all, s);
-    store.store_tile(all, s);
+    if (!arrives_last(s)) return false;
+    total(sum, s);
+    return true;
   }
 
  private:
@@ -60,7 +59,8 @@ struct SharedTile {
   // begins, and one for a tile that it begins itself.
   __device__ float4* partial(const TileSlice& s, int block) const {
     const int place = 2 * (s.line * static_cast<int>(gridDim.x) + block) + (block == s.first_block);
-    return reinterpret_cast<float4*>(a.partials + int64_t{place} * (kTileRows * kMostRows)) + threadIdx.x;
+    return reinterpret_cast<float4*>(a.partials + int64_t{place} * (kTileRows * kMostRows)) +
+           threadIdx.x;
   }
 
   __device__ void total(float (&all)[N / 2], const TileSlice& s) const {

@@ -4,23 +4,19 @@
 #include <cuda_bf16.h>
 
 #include "ops/cuda/activation.cuh"
-#include "ops/cuda/hopper/barrier.cuh"
-#include "ops/cuda/linear/stream_args.cuh"
-#include "ops/cuda/linear/stream_walk.cuh"
+#include "ops/cuda/linear/stream_lines.cuh"
 #include "ops/cuda/vector.cuh"
 
 namespace skiff::cuda::streamed {
 
-template <int N, bool kGated>
+// kLines: bf16 goes through the staging buffers.
+template <int N, bool kGated, bool kLines = (N >= kFewestLines)>
 struct Epilogue {
   static constexpr int kFeatures = kGated ? kTileRows / 2 : kTileRows;  // output columns of a tile
 
   const StreamArgs& a;
-  char* staging;  // shared memory, 2 * kOutBytes; N == 256 only
+  LineStaging* staging;  // of kLines
 
-  __device__ void write(int64_t row, int feature, float value) {
-    put(a.out, a.out_f32, row * a.out_stride + feature, value);
-  }
   __device__ float bias(int feature) { return a.bias ? a.bias[feature] : 0.0f; }
 
   // The sums are not changed, so that the compiler sees only wgmma write them.
@@ -35,12 +31,9 @@ struct Epilogue {
   // Each activation has its own instructions: those of the other one need not be fetched.
   template <Act kAct>
   __device__ void store_as(const float (&sum)[N / 2], const TileSlice& s) {
-    if constexpr (N == 256) {
-      if (a.out_lines && a.out_f32) return store_lines<float, kAct>(sum, s);
-      if (a.out_lines) return store_lines<__nv_bfloat16, kAct>(sum, s);
-    }
-    if (a.out_f32)
-      store_each<float, kAct>(sum, s);
+    if (!kGated && a.out_f32) return store_each<float, kAct>(sum, s);
+    if constexpr (kLines)
+      store_lines<kAct>(sum, s);
     else
       store_each<__nv_bfloat16, kAct>(sum, s);
   }
@@ -49,6 +42,10 @@ struct Epilogue {
   template <Act kAct>
   static __device__ float output(const float (&sum)[N / 2], int at, float bias) {
     return kGated ? activate(sum[at], kAct) * sum[at + 2] : sum[at] + bias;
+  }
+  template <Act kAct>
+  static __device__ uint32_t output_pair(const float (&sum)[N / 2], int at, float bias) {
+    return pack_bf16(output<kAct>(sum, at, bias), output<kAct>(sum, at + 1, bias));
   }
 
   template <class Out, Act kAct>
@@ -72,42 +69,47 @@ struct Epilogue {
     }
   }
 
-  // Through shared memory, so that whole lines are written: each warpgroup stages its own columns,
-  // some rows at a time.
-  template <class Out, Act kAct>
+  // bf16 in lines. Each warpgroup has its own half of the tile's columns.
+  template <Act kAct>
   __device__ void store_lines(const float (&sum)[N / 2], const TileSlice& s) {
-    constexpr int kWide = kFeatures / 2;  // columns of a warpgroup
-    constexpr int kPiece = 16 / sizeof(Out), kPieces = kWide / kPiece;
-    constexpr int kPitch = kWide * sizeof(Out) + 16, kRows = sizeof(Out) == 2 ? 32 : 16;
-    static_assert(kRows * kPitch <= kOutBytes);
-    const int group = threadIdx.x / 128, thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-    char* rows = staging + group * kOutBytes;
-    const int f = thread / 32 * (kGated ? 8 : 16) + lane / 4;  // within the warpgroup
-    const int f0 = s.tile * kFeatures + group * kWide;
-    const float b0 = !kGated && f0 + f < a.features ? bias(f0 + f) : 0.0f;
-    const float b1 = !kGated && f0 + f + 8 < a.features ? bias(f0 + f + 8) : 0.0f;
+    constexpr int kWide = kFeatures / 2;
+    const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    const int first = s.tile * kFeatures + group * kWide;
+    const int f = first + warp * 16 + lane / 4;  // without a gate
+    const float b0 = !kGated && f < a.features ? bias(f) : 0.0f;
+    const float b1 = !kGated && f + 8 < a.features ? bias(f + 8) : 0.0f;
+    auto* out = static_cast<__nv_bfloat16*>(a.out) + s.job.first * a.out_stride;
 #pragma unroll
-    for (int part = 0; part < N / kRows; ++part) {
-      if (part * kRows >= s.job.rows) break;
+    for (int row = 0; row < N; row += kLineRows) {
+      if (row >= s.job.rows) break;
+      const LineBuffer<kWide> buffer = {staging->next()};
+      stage<kAct>(buffer, sum, row / 8, warp, b0, b1);
       named_sync(1 + group, 128);
+      buffer.copy(out + row * a.out_stride, a.out_stride, first, a.features, s.job.rows - row,
+                  a.out_lines);
+    }
+  }
+
+  // Stages the sums of kLineRows rows of x from piece `j` on, which has eight.
+  template <Act kAct>
+  __device__ void stage(const LineBuffer<kFeatures / 2>& buffer, const float (&sum)[N / 2], int j,
+                        int warp, float b0, float b1) {
+    if constexpr (kGated) {
+      const uint32_t pairs[4] = {
+          output_pair<kAct>(sum, 4 * j, 0), output_pair<kAct>(sum, 4 * (j + 1), 0),
+          output_pair<kAct>(sum, 4 * (j + 2), 0), output_pair<kAct>(sum, 4 * (j + 3), 0)};
+      buffer.store(
+          pairs, [](int matrix) { return 8 * matrix; }, [&](int) { return 8 * warp; });
+    } else {
 #pragma unroll
-      for (int jj = 0; jj < kRows / 8; ++jj) {
-        const int j = part * (kRows / 8) + jj;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          Out* row = reinterpret_cast<Out*>(rows + (8 * jj + 2 * (lane % 4) + i) * kPitch);
-          row[f] = static_cast<Out>(output<kAct>(sum, 4 * j + i, b0));
-          if constexpr (!kGated) row[f + 8] = static_cast<Out>(sum[4 * j + 2 + i] + b1);
-        }
-      }
-      named_sync(1 + group, 128);
-#pragma unroll
-      for (int p = thread; p < kRows * kPieces; p += 128) {
-        const int n = part * kRows + p / kPieces, feature = f0 + p % kPieces * kPiece;
-        if (n >= s.job.rows || feature >= a.features) continue;
-        *reinterpret_cast<uint4*>(static_cast<Out*>(a.out) + (s.job.first + n) * a.out_stride +
-                                  feature) =
-            *reinterpret_cast<const uint4*>(rows + p / kPieces * kPitch + p % kPieces * 16);
+      for (int i = 0; i < 2; ++i) {
+        const int at = 4 * (j + 2 * i);
+        const uint32_t pairs[4] = {
+            output_pair<kAct>(sum, at, b0), output_pair<kAct>(sum, at + 2, b1),
+            output_pair<kAct>(sum, at + 4, b0), output_pair<kAct>(sum, at + 6, b1)};
+        buffer.store(
+            pairs, [&](int matrix) { return 8 * (2 * i + matrix / 2); },
+            [&](int matrix) { return 16 * warp + 8 * (matrix % 2); });
       }
     }
   }

@@ -13,6 +13,8 @@ struct TileSlice {
   int tile, begin, end;
   int first_block, last_block;  // all blocks that work on the tile, if it is cut
   int line;                     // the line of SliceWalk on which the tile lies
+
+  __device__ bool is_cut(const StreamArgs& a) const { return begin > 0 || end < a.chunks; }
 };
 
 // Where stream-K, with `cut` chunks for each block, ends the piece of a tile that begins at chunk

@@ -61,7 +61,8 @@ struct AtomRing {
                                                : kBlocks == 2 ? 110
                                                               : 205) *
                                                   1024 / kStageBytes);
-  static constexpr size_t kSharedBytes = 1024 + size_t{kStages} * kStageBytes;
+  static constexpr size_t kRingBytes = size_t{kStages} * kStageBytes;
+  static constexpr size_t kSharedBytes = 1024 + kRingBytes + streamed::line_bytes(N);
 
   uint32_t memory, full, empty;  // shared addresses
 

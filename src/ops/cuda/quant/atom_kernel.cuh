@@ -19,6 +19,7 @@ struct AtomConsumer {
   const StreamArgs& a;
   const AtomArgs& q;
   const Ring& ring;
+  LineStaging lines;
   RingTurn<Ring::kStages> turn = {};
   float sum[kMostRows / 2];  // all sizes of jobs share these registers
 
@@ -28,11 +29,8 @@ struct AtomConsumer {
                        const TileSlice& s) {
     auto& part = reinterpret_cast<float(&)[N / 2]>(sum);
     multiplier.run(part, s, turn);
-    Epilogue<N, kGated> store = {a, nullptr};
-    if (s.begin == 0 && s.end == a.chunks)
-      store.store_tile(part, s);
-    else
-      SharedTile<N, kGated, kMostRows>{a, store}.add(part, s);
+    if (s.is_cut(a) && !SharedTile<N, kMostRows>{a}.add(part, s)) return;
+    Epilogue<N, kGated, (kMostRows >= kFewestLines)>{a, &lines}.store_tile(part, s);
   }
   template <int N>
   __device__ void take_few(const TileSlice& s) {
@@ -65,7 +63,7 @@ __global__ void __launch_bounds__(atom_threads(N), kBlocks)
   extern __shared__ char dynamic[];
   __shared__ alignas(8) uint64_t barriers[2 * Ring::kStages];
   __shared__ ClaimQueue queue;
-  const char* memory = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
+  char* memory = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
   const uint32_t full = shared_address(barriers);
   const Ring ring = {shared_address(memory), full, full + 8 * Ring::kStages};
   if (threadIdx.x == 0) {
@@ -82,7 +80,8 @@ __global__ void __launch_bounds__(atom_threads(N), kBlocks)
   if (warp < kConsumers / 32) {
     if constexpr (N >= 64) more_registers<kMultiplierRegisters>();
     wait_for_previous();
-    AtomConsumer<Ring, kGated, kZeros>{.a = a, .q = q, .ring = ring}.run(queue);
+    AtomConsumer<Ring, kGated, kZeros>{a, q, ring, LineStaging(memory + Ring::kRingBytes)}.run(
+        queue);
   } else {
     if constexpr (N >= 64) fewer_registers<kLoaderRegisters>();
     if (warp == kConsumers / 32 && elected())

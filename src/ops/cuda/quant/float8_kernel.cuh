@@ -33,7 +33,8 @@ struct Float8Ring {
   static constexpr int kScaleBytes = N * static_cast<int>(sizeof(float));
   static constexpr int kStageBytes = (kWeightBytes + kXBytes + kScaleBytes + 1023) / 1024 * 1024;
   static constexpr int kStages = 205 * 1024 / kStageBytes < 16 ? 205 * 1024 / kStageBytes : 16;
-  static constexpr size_t kSharedBytes = 1024 + size_t{kStages} * kStageBytes;
+  static constexpr size_t kRingBytes = size_t{kStages} * kStageBytes;
+  static constexpr size_t kSharedBytes = 1024 + kRingBytes + line_bytes(N);
 
   uint32_t memory, full, empty;  // shared addresses
 
@@ -154,20 +155,19 @@ class Float8Multiplier {
 
 template <int N, bool kGated>
 __device__ void consume(const StreamArgs& a, const Float8Args& q, const Float8Ring<N>& ring,
-                        ClaimQueue& queue) {
+                        ClaimQueue& queue, char* staging) {
   wait_for_previous();
   SliceWalk<N, Walker::kWarps> slices(a, queue);
-  Epilogue<N, kGated> store = {a, nullptr};
+  LineStaging lines(staging);
+  Epilogue<N, kGated> store = {a, &lines};
   Float8Multiplier<N, kGated> multiplier(q, ring);
   TileSlice s;
   RingTurn<Float8Ring<N>::kStages> turn;
   float sum[N / 2];
   while (slices.next(&s)) {
     multiplier.run(sum, s, turn);
-    if (s.begin == 0 && s.end == a.chunks)
-      store.store_tile(sum, s);
-    else
-      SharedTile<N, kGated>{a, store}.add(sum, s);
+    if (s.is_cut(a) && !SharedTile<N>{a}.add(sum, s)) continue;
+    store.store_tile(sum, s);
   }
 }
 
@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(kFloat8Threads, 1)
   extern __shared__ char dynamic[];
   __shared__ alignas(8) uint64_t barriers[2 * Ring::kStages];
   __shared__ ClaimQueue queue;
-  const char* memory = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
+  char* memory = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
   const uint32_t full = shared_address(barriers);
   const Ring ring = {shared_address(memory), full, full + 8 * Ring::kStages};
   if (threadIdx.x == 0) {
@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(kFloat8Threads, 1)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (warp < kConsumers / 32) {
     if constexpr (N >= 64) more_registers<kMultiplierRegisters>();
-    consume<N, kGated>(a, q, ring, queue);
+    consume<N, kGated>(a, q, ring, queue, memory + Ring::kRingBytes);
   } else {
     if constexpr (N >= 64) fewer_registers<kLoaderRegisters>();
     if (warp == kConsumers / 32 && elected())
