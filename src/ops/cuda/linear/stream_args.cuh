@@ -52,8 +52,8 @@ struct StreamArgs {
 // The ring takes as much of a multiprocessor's shared memory as leaves room for a small kernel.
 constexpr int stages(int n) { return n == 256 ? 4 : 205 * 1024 / ((kTileRows + n) * 128); }
 constexpr int stage_bytes(int n) { return (kTileRows + n) * kChunk * 2; }
-// Outputs of this many rows of x and more leave through shared memory, in lines, kLineRows rows at a
-// time: each warpgroup has two buffers, whose rows are padded by 16 bytes against bank conflicts.
+// Outputs of this many rows of x and more leave through shared memory, in lines, kLineRows rows at
+// a time: each warpgroup has two buffers, whose rows are padded by 16 bytes against bank conflicts.
 constexpr int kFewestLines = 64, kLineRows = 32;
 constexpr int kOutBytes = kLineRows * (64 * 2 + 16);
 constexpr size_t line_bytes(int n) { return n >= kFewestLines ? 4 * kOutBytes : 0; }

@@ -32,25 +32,27 @@ struct AtomConsumer {
     if (s.is_cut(a) && !SharedTile<N, kMostRows>{a}.add(part, s)) return;
     Epilogue<N, kGated, (kMostRows >= kFewestLines)>{a, &lines}.store_tile(part, s);
   }
+  // Takes a slice of a job of up to N rows by the fewest columns of wgmma that hold them, if there
+  // are so few: an expert's last job need not cost as much as the others. Where groups have scales,
+  // their sums leave no registers for it.
   template <int N>
-  __device__ void take_few(const TileSlice& s) {
-    take<N>(AtomMultiplier<Ring, N, kGated, kZeros>(q, ring), s);
+  __device__ bool take_few(const TileSlice& s) {
+    constexpr int kFewest = 32;  // fewer are summed in another order
+    if constexpr (N < kFewest || Ring::kGroups > 0) {
+      return false;
+    } else {
+      if (s.job.rows > N) return false;
+      if (take_few<N / 2>(s)) return true;
+      take<N>(AtomMultiplier<Ring, N, kGated, kZeros>(q, ring), s);
+      return true;
+    }
   }
 
-  // An expert's last job may have few rows, for which the tensor cores need not work as for many.
   __device__ void run(ClaimQueue& queue) {
     SliceWalk<kMostRows, Walker::kWarps> slices(a, queue);
     const AtomMultiplier<Ring, kMostRows, kGated, kZeros> multiplier(q, ring);
-    for (TileSlice s; slices.next(&s);) {
-      if constexpr (kMostRows < 128)
-        take<kMostRows>(multiplier, s);
-      else if (s.job.rows <= kMostRows / 4)
-        take_few<kMostRows / 4>(s);
-      else if (s.job.rows <= kMostRows / 2)
-        take_few<kMostRows / 2>(s);
-      else
-        take<kMostRows>(multiplier, s);
-    }
+    for (TileSlice s; slices.next(&s);)
+      if (!take_few<kMostRows / 2>(s)) take<kMostRows>(multiplier, s);
   }
 };
 
