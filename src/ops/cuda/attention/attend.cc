@@ -34,6 +34,17 @@ size_t arrived_bytes(const PlanLayout& layout, int piece) {
   return (counters * sizeof(int32_t) + 255) / 256 * 256;
 }
 
+// One part for each warpgroup that can run (FoldScratch).
+int max_folds() { return FoldScratch::kGroups * attribute(cudaDevAttrMultiProcessorCount); }
+size_t fold_counter_bytes() {
+  return (static_cast<size_t>(max_folds()) * sizeof(int32_t) + 255) / 256 * 256;
+}
+size_t fold_bytes(int piece) {
+  if (piece == 0) return 0;
+  return fold_counter_bytes() +
+         static_cast<size_t>(max_folds()) * FoldScratch::kFloats * sizeof(float);
+}
+
 AttendArgs args_of(const Tensor& out, const Tensor& q, const Gqa& spec, const RaggedBatch& batch,
                    const KvLayer& kv) {
   SKIFF_CHECK_EQ(q.cols(), static_cast<int64_t>(spec.heads) * spec.head_dim);
@@ -76,6 +87,13 @@ bool has_fast_kernels(const AttendArgs& a) {
          std::has_single_bit(static_cast<unsigned>(page));
 }
 
+// Pieces are longer where they cost more: the prefill kernel has no shared memory for the folds of
+// the largest heads, and the split-KV kernel merges the sums of four warps at the end of each.
+int piece_factor(const AttendArgs& a) {
+  if (is_quantized(a.cache.element)) return 2;
+  return a.head_dim == 256 ? 4 : 1;
+}
+
 bool capturing(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(stream, &status), "asking whether a graph is being captured");
@@ -87,7 +105,8 @@ bool capturing(cudaStream_t stream) {
 Attention::Bytes Attention::bytes(const Limits& limits) {
   const PlanLayout layout = layout_for(limits);
   const size_t plans = kMaxShapes * layout.bytes();
-  return {.device = parts_bytes(layout, limits.piece) + arrived_bytes(layout, limits.piece) + plans,
+  return {.device = parts_bytes(layout, limits.piece) + arrived_bytes(layout, limits.piece) +
+                    fold_bytes(limits.piece) + plans,
           .pinned = 2 * plans};
 }
 
@@ -98,10 +117,14 @@ Attention::Attention(const Limits& limits, std::byte* device, std::byte* pinned,
       hopper_(!portable && current_runs_hopper_kernels()),
       piece_(limits.piece),
       parts_(device),
-      plans_(device + parts_bytes(layout_, piece_) + arrived_bytes(layout_, piece_)),
+      folds_(device + parts_bytes(layout_, piece_) + arrived_bytes(layout_, piece_)),
+      plans_(folds_ + fold_bytes(piece_)),
       pinned_(pinned),
       arrived_(reinterpret_cast<int32_t*>(device + parts_bytes(layout_, piece_))) {
+  SKIFF_CHECK(piece_ == 0 || (piece_ > 1 && std::has_single_bit(static_cast<unsigned>(piece_))));
   check(cudaMemsetAsync(arrived_, 0, arrived_bytes(layout_, piece_), stream), "clearing counters");
+  if (piece_ > 0)
+    check(cudaMemsetAsync(folds_, 0, fold_counter_bytes(), stream), "clearing counters");
   for (cudaEvent_t& event : ended_) {
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "creating an event");
   }
@@ -109,6 +132,13 @@ Attention::Attention(const Limits& limits, std::byte* device, std::byte* pinned,
 
 Attention::~Attention() {
   for (cudaEvent_t event : ended_) cudaEventDestroy(event);
+}
+
+FoldScratch Attention::fold_scratch() const {
+  if (piece_ == 0) return {};
+  return {.values = reinterpret_cast<float*>(folds_ + fold_counter_bytes()),
+          .taken = reinterpret_cast<int32_t*>(folds_),
+          .count = max_folds()};
 }
 
 // Makes the plan of one kind of layer in pinned memory; returns its copy to the device.
@@ -166,35 +196,39 @@ void Attention::attend(const Tensor& out, const Tensor& q, const Gqa& spec,
   if (batch.num_tokens == 0) return;
   const AttendArgs args = args_of(out, q, spec, batch, kv);
   if (!hopper_ || !has_fast_kernels(args)) return start_generic(args, stream);
+  const bool quantized = is_quantized(args.cache.element);
+  const int piece = piece_ * piece_factor(args);
   const size_t index = plan_for({.kv_heads = spec.kv_heads,
                                  .group = args.group,
                                  .window = spec.window,
                                  .blocks = processors_ * decode_blocks_per_processor(spec.head_dim),
-                                 .piece = piece_,
-                                 .parts = max_parts(spec.head_dim)},
+                                 .piece = piece,
+                                 .parts = max_parts(spec.head_dim),
+                                 .decodes_all = piece > 0 && quantized},
                                 batch, stream);
   const std::byte* plan = device_plan(index);
   const CacheMaps maps = cache_maps(args.cache, kv.k.rows());
   const float scale_log2 = args.scale * 1.44269504088896f;
-  start_decode(
-      {.args = args,
-       .plan = {.head = reinterpret_cast<const PlanHead*>(plan),
-                .block_share = reinterpret_cast<const int32_t*>(plan + layout_.block_share()),
-                .shares = reinterpret_cast<const DecodeShare*>(plan + layout_.shares())},
-       .scale_log2 = scale_log2,
-       .blocks = planned_[index].shape.blocks,
-       .parts = parts_,
-       .arrived = arrived_,
-       .piece = piece_},
-      maps.k, maps.v, stream);
+  start_decode({.args = args,
+                .plan = {.head = reinterpret_cast<const PlanHead*>(plan),
+                         .begins = reinterpret_cast<const BlockBegin*>(plan + layout_.begins()),
+                         .shares = reinterpret_cast<const DecodeShare*>(plan + layout_.shares())},
+                .scale_log2 = scale_log2,
+                .blocks = planned_[index].shape.blocks,
+                .parts = parts_,
+                .arrived = arrived_,
+                .piece = piece},
+               maps.k, maps.v, stream);
   if (planned_[index].prefill_tiles == 0) return;
   const PrefillArgs prefill = {
       .args = args,
       .tiles = reinterpret_cast<const PrefillTile*>(plan + layout_.prefill()),
       .count = planned_[index].prefill_tiles,
       .scale_log2 = scale_log2,
-      .beside = true};
-  if (is_quantized(args.cache.element))
+      .beside = true,
+      .piece = piece,
+      .folds = fold_scratch()};
+  if (quantized)
     start_quantized_prefill(prefill, stream);
   else
     start_prefill(prefill, maps.k, maps.v, stream);

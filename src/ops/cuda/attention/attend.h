@@ -13,15 +13,18 @@
 
 namespace skiff::cuda {
 
+struct FoldScratch;  // attend_kernels.h
+
 // Ops::gqa_attend. Sequences with few rows go to a split-KV kernel, the others to a prefill kernel;
 // a generic kernel takes what these do not (f32, odd head sizes or pages).
 //
 // In the generic and prefill kernels a row's result depends, bit for bit, on its position, its
 // query and its context only. In the split-KV kernel it also depends on where its context is cut
 // into shares, which follows from the lengths of all sequences of the step. With Limits::piece
-// contexts are cut at fixed positions, and the split-KV kernel takes all rows: then a row's result
-// depends on its position, its query and its context only. The same step gives the same bits every
-// time: no result depends on the order in which blocks arrive.
+// contexts are cut at fixed positions; over a cache of bf16 another kernel decodes, which adds in
+// the order of the prefill kernel, and over a quantized one the split-KV kernel takes all rows:
+// then a row's result depends on its position, its query and its context only. The same step gives
+// the same bits every time: no result depends on the order in which blocks arrive.
 //
 // Graphs. In a step where no sequence has more than kMaxShares rows, the launches depend on the
 // spec, on num_seqs and on num_tokens only; lengths are read from device memory that begin_step()
@@ -33,7 +36,7 @@ class Attention {
  public:
   struct Limits {
     int max_seqs = 0, max_tokens = 0;
-    int piece = 0;  // PlanShape::piece
+    int piece = 0;  // PlanShape::piece; a power of two from 2 on, or 0
   };
   // The memory that an Attention needs, on the device and pinned on the host, aligned to 256 bytes.
   struct Bytes {
@@ -65,6 +68,7 @@ class Attention {
     int prefill_tiles = 0;
     bool captured = false;  // a graph reads this plan's memory
   };
+  FoldScratch fold_scratch() const;
   size_t plan_for(const PlanShape& shape, const RaggedBatch& batch, cudaStream_t stream);
   SmallCopy make(size_t index, const RaggedBatch& batch);
   std::byte* device_plan(size_t index) const { return plans_ + index * layout_.bytes(); }
@@ -73,7 +77,7 @@ class Attention {
   int processors_;
   bool hopper_;  // if not, the generic kernel does everything
   int piece_;
-  std::byte *parts_, *plans_, *pinned_;
+  std::byte *parts_, *folds_, *plans_, *pinned_;
   int32_t* arrived_;
   std::vector<Planned> planned_;
   size_t oldest_ = 0;                   // the plan that makes room next

@@ -28,7 +28,7 @@ void start_generic(const AttendArgs& args, cudaStream_t stream);
 // A plan (plan.h) in device memory.
 struct PlanArgs {
   const PlanHead* head;
-  const int32_t* block_share;
+  const BlockBegin* begins;
   const DecodeShare* shares;
 };
 
@@ -54,15 +54,32 @@ void start_decode(const DecodeArgs& args, const CUtensorMap& k, const CUtensorMa
 void start_quantized_decode(const DecodeArgs& args, const CUtensorMap& k, const CUtensorMap& v,
                             cudaStream_t stream);
 
+// Does what start_decode() does where the plan has pieces, over a cache of bf16; a row gets the
+// same bits as in start_prefill(). PlanShape::piece is a power of two, at least 2.
+void start_invariant_decode(const DecodeArgs& args, const CUtensorMap& k, const CUtensorMap& v,
+                            cudaStream_t stream);
+
+// Where warpgroups of the prefill kernel keep what they have folded: `count` parts of kFloats, as
+// many as can be in use at the same time. `taken` is zero before and afterwards.
+struct FoldScratch {
+  static constexpr int kGroups = 2;         // warpgroups of a block
+  static constexpr int kFloats = 64 * 256;  // 64 rows of the largest head
+  float* values = nullptr;
+  int32_t* taken = nullptr;
+  int count = 0;
+};
+
 // Computes the first `count` prefill tiles of a plan; shapes as for decoding. Probabilities are
 // rounded to bf16. `beside`: the previous kernel of the stream is the same step's start_decode,
-// which need not be waited for.
+// which need not be waited for. `piece`, as in PlanShape, needs `folds`; not over quantized caches.
 struct PrefillArgs {
   AttendArgs args;
   const PrefillTile* tiles;
   int count;
   float scale_log2;
   bool beside;
+  int piece = 0;
+  FoldScratch folds = {};
 };
 void start_prefill(const PrefillArgs& args, const CUtensorMap& k, const CUtensorMap& v,
                    cudaStream_t stream);

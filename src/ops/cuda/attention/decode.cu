@@ -15,6 +15,7 @@ int decode_blocks_per_processor(int head_dim) { return head_dim == 256 ? 1 : 2; 
 void start_decode(const DecodeArgs& d, const CUtensorMap& k, const CUtensorMap& v,
                   cudaStream_t stream) {
   if (is_quantized(d.args.cache.element)) return start_quantized_decode(d, k, v, stream);
+  if (d.piece > 0) return start_invariant_decode(d, k, v, stream);
   start_for<KvElement::kBf16>(d, k, v, stream);
 }
 

@@ -7,24 +7,12 @@
 #include "ops/cuda/attention/decode_combine.cuh"
 #include "ops/cuda/attention/decode_compute.cuh"
 #include "ops/cuda/attention/decode_copy.cuh"
+#include "ops/cuda/attention/decode_padding.cuh"
 #include "ops/cuda/attention/decode_pieces.cuh"
 #include "ops/cuda/attention/decode_quantized.cuh"
 #include "ops/cuda/launch.cuh"
 
 namespace skiff::cuda::decode {
-
-// Writes zeros to the padding rows of `out`.
-template <class S>
-__device__ void clear_padding(const DecodeArgs& d) {
-  const int cols = S::kDim * d.args.group * d.args.cache.kv_heads;
-  auto* out = static_cast<__nv_bfloat16*>(d.args.out);
-  for (int row = d.plan.head->rows_end + static_cast<int>(blockIdx.x); row < d.args.rows.num_tokens;
-       row += static_cast<int>(gridDim.x)) {
-    for (int c = static_cast<int>(threadIdx.x) * 8; c < cols; c += S::kComputing * 8) {
-      *reinterpret_cast<uint4*>(out + row * d.args.out_stride + c) = uint4{};
-    }
-  }
-}
 
 template <class S, bool kPieces>
 __device__ void attend_tiles(const DecodeArgs& d, Shared<S>& shared) {
@@ -53,7 +41,7 @@ __device__ void attend_tiles(const DecodeArgs& d, Shared<S>& shared) {
       }
       if constexpr (kPieces) {
         const int next = run.share.first_tile + run.first + tile + 1;
-        if (next % d.piece > 0 && tile + 1 < run.tiles) continue;
+        if (!begins_piece(next, d.piece) && tile + 1 < run.tiles) continue;
         end_piece(d, run, pieces++, s, shared);
         begin_piece(s);
       }
@@ -100,7 +88,10 @@ void start(const DecodeArgs& d, const CUtensorMap& k, const CUtensorMap& v, cuda
                       .block = dim3(S::kThreads),
                       .shared = sizeof(Shared<S>),
                       .stream = stream};
-  const auto kernel = d.piece > 0 ? decode_kernel<S, true> : decode_kernel<S, false>;
+  auto kernel = decode_kernel<S, false>;
+  if constexpr (S::kQuantized) {  // others have start_invariant_decode()
+    if (d.piece > 0) kernel = decode_kernel<S, true>;
+  }
   allow_shared(kernel, how.shared);
   launch(kernel, how, d, k, v);
 }

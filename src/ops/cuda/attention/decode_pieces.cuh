@@ -6,22 +6,9 @@
 #include <cmath>
 
 #include "ops/cuda/attention/decode_combine.cuh"
+#include "ops/cuda/attention/key_tiles.cuh"
 
 namespace skiff::cuda::decode {
-
-// The factors that bring the results before and the next one to their common maximum.
-struct FoldScale {
-  float top, keep, worth;
-  __device__ FoldScale(float before, float next) : top(fmaxf(before, next)) {
-    const float base = top == -INFINITY ? 0.0f : top;
-    keep = exp2_fast(before - base);
-    worth = exp2_fast(next - base);
-  }
-  // The roundings are spelled out, because the compiler may contract a sum of products either way.
-  __device__ float fold(float before, float next) const {
-    return __fmaf_rn(before, keep, __fmul_rn(next, worth));
-  }
-};
 
 // Folds the results of a head that several blocks shared. A warp takes a row and each lane
 // neighbouring columns.
@@ -55,25 +42,26 @@ __device__ void fold_parts(const DecodeArgs& d, const Run& run, const Part<S>* p
       }
     }
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) value.at[c] /= sum;
+    for (int c = 0; c < kColumns; ++c) value.at[c] *= inverse(sum);
     write_out(d, run, row, S::kDim, lane * kColumns, value);
   }
 }
 
-// Counts this run's pieces of a head; true in the block whose pieces are the last.
+// Counts this run's pieces of a head; true in the block whose pieces are the last. `arrived_last`
+// is in shared memory.
 template <class S>
-__device__ bool arrives_last(const DecodeArgs& d, const Run& run, Shared<S>& shared,
+__device__ bool arrives_last(const DecodeArgs& d, const Run& run, int& arrived_last,
                              int first_piece, int pieces) {
   const bool one = threadIdx.x == 0;
   __threadfence();
   named_sync(kComputeBarrier, S::kComputing);
   if (one) {
-    shared.arrived_last = atomicAdd(d.arrived + first_piece, run.units) == pieces - run.units;
-    if (shared.arrived_last) d.arrived[first_piece] = 0;
+    arrived_last = atomicAdd(d.arrived + first_piece, run.units) == pieces - run.units;
+    if (arrived_last) d.arrived[first_piece] = 0;
     __threadfence();
   }
   named_sync(kComputeBarrier, S::kComputing);
-  return shared.arrived_last;
+  return arrived_last;
 }
 
 // Ends piece `i` of a run. Where the block has all pieces of the head, its two parts hold the fold
@@ -96,13 +84,13 @@ __device__ void end_piece(const DecodeArgs& d, const Run& run, int i, Softmax<S>
                      value = scale.fold(before->o[row][column], value);
                    }
                    if (whole && last)
-                     write_out(d, run, row, S::kDim, column, Pack<float, 1>{value / sum});
+                     write_out(d, run, row, S::kDim, column, Pack<float, 1>{value * inverse(sum)});
                    else
                      store_part(mine, row, column, value, top, sum);
                  });
   if (whole || !last) return;
   const int first_piece = run.share.base + run.head * pieces;
-  if (arrives_last(d, run, shared, first_piece, pieces))
+  if (arrives_last<S>(d, run, shared.arrived_last, first_piece, pieces))
     fold_parts(d, run, all + first_piece, pieces);
 }
 

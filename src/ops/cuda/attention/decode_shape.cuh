@@ -73,15 +73,14 @@ struct Shared {
   int arrived_last;
 };
 
-// The runs that the plan gives this block. kPieces: the plan has pieces.
+// The runs that the plan gives this block. kPieces: the plan has pieces, and may have more blocks
+// than the grid: then a block takes several parts of the list.
 template <bool kPieces>
 class TileWalk {
  public:
-  __device__ TileWalk(const DecodeArgs& d) : d_(d) {
-    at_ = static_cast<int>(blockIdx.x) * d.plan.head->per_block;
-    end_ = min(at_ + d.plan.head->per_block, d.plan.head->total);
-    share_ = d.plan.block_share[blockIdx.x];
-    if (undivided() && any()) skip_begun_head();
+  __device__ TileWalk(const DecodeArgs& d) : d_(d), block_(static_cast<int>(blockIdx.x)) {
+    begin_part();
+    if constexpr (kPieces) find_part();
   }
   __device__ bool any() const { return at_ < end_; }
   __device__ bool next(Run& run) {
@@ -94,8 +93,9 @@ class TileWalk {
     run.first = tile_of(run.share, first);
     run.tiles = tile_of(run.share, first + run.units) - run.first;
     at_ += run.units;
-    run.last = at_ >= end_;
     if (run.head + 1 == d_.args.cache.kv_heads && first + run.units == all) ++share_;
+    if constexpr (kPieces) find_part();
+    run.last = !any();
     return true;
   }
 
@@ -105,10 +105,24 @@ class TileWalk {
   // The first tile of a unit, as an index into the share.
   __device__ int tile_of(const DecodeShare& s, int unit) const {
     if (!kPieces) return unit;
-    const int tile = (s.first_tile / d_.piece + unit) * d_.piece;
+    const int tile = piece_begin(piece_of(s.first_tile, d_.piece) + unit, d_.piece);
     return min(max(tile - s.first_tile, 0), s.tiles);
   }
-  // Goes on to the first head that begins in this block's part of the list.
+  __device__ void begin_part() {
+    const BlockBegin begin = d_.plan.begins[block_];
+    at_ = begin.at;
+    end_ = d_.plan.begins[block_ + 1].at;
+    share_ = begin.share;
+    if (undivided() && any()) skip_begun_head();
+  }
+  // Goes on to the next part of the list of which anything is left.
+  __device__ void find_part() {
+    while (!any() && block_ + static_cast<int>(gridDim.x) < d_.blocks) {
+      block_ += static_cast<int>(gridDim.x);
+      begin_part();
+    }
+  }
+  // Goes on to the first head that begins in this part of the list.
   __device__ void skip_begun_head() {
     const DecodeShare& s = d_.plan.shares[share_];
     const int all = units_of(s), into = (at_ - s.base) % all;
@@ -118,7 +132,7 @@ class TileWalk {
   }
 
   const DecodeArgs& d_;
-  int at_, end_, share_;
+  int block_, at_, end_, share_;
 };
 
 // The first position that any row of a share sees.

@@ -30,7 +30,7 @@ struct Writer {
   // Cut from the end, so that the piece with the longest context is full.
   void add(int seq, int row, int rows, int kv_len) {
     const int per_share = std::max(1, kPackedRows / shape.group);
-    if (shape.piece > 0 || rows <= per_share * kMaxShares) {
+    if (shape.decodes_all || rows <= per_share * kMaxShares) {
       for (int r = 0; r < rows; r += per_share) {
         const int n = std::min(per_share, rows - r);
         add_share(seq, row + r, n, kv_len - rows + r + n, kv_len - rows);
@@ -45,17 +45,63 @@ struct Writer {
   }
 };
 
-// Finds the share in which each block begins.
+// Walks over the list of a plan: the place of its `at`-th tile (or piece), or of the first piece
+// that begins at its `tile`-th tile or later. Both only grow.
+class ListWalk {
+ public:
+  ListWalk(const PlanHead& head, const DecodeShare* shares, const PlanShape& shape)
+      : head_(head), shares_(shares), shape_(shape) {}
+
+  BlockBegin at(int at) {
+    while (share_ < head_.shares && at >= end()) next();
+    return {at, share_};
+  }
+  BlockBegin at_tile(int64_t tile) {
+    while (share_ < head_.shares && tile > last_begin()) next();
+    if (share_ == head_.shares) return {head_.total, share_};
+    const DecodeShare& s = shares_[share_];
+    const int64_t in_share = std::max<int64_t>(tile - tiles_, 0);
+    const auto kv_head = static_cast<int>(in_share / s.tiles);
+    int piece = 0;
+    for (const auto in_head = static_cast<int>(in_share % s.tiles); begin(s, piece) < in_head;)
+      ++piece;  // the next head's first one after the last
+    return {s.base + kv_head * units(s, shape_.piece) + piece, share_};
+  }
+
+ private:
+  int end() const {
+    return shares_[share_].base + units(shares_[share_], shape_.piece) * shape_.kv_heads;
+  }
+  // The first tile of a head's piece; all tiles for what comes after the last.
+  int begin(const DecodeShare& s, int piece) const {
+    const int index = piece_of(s.first_tile, shape_.piece) + piece;
+    return std::clamp(piece_begin(index, shape_.piece) - s.first_tile, 0, s.tiles);
+  }
+  // The tile at which the last piece of the last head of the share begins.
+  int64_t last_begin() const {
+    const DecodeShare& s = shares_[share_];
+    return tiles_ + int64_t{s.tiles} * (shape_.kv_heads - 1) + begin(s, units(s, shape_.piece) - 1);
+  }
+  void next() { tiles_ += int64_t{shares_[share_++].tiles} * shape_.kv_heads; }
+
+  const PlanHead& head_;
+  const DecodeShare* shares_;
+  const PlanShape& shape_;
+  int share_ = 0;
+  int64_t tiles_ = 0;  // of all heads of earlier shares
+};
+
+// Finds where each block begins.
 void deal(const PlanHead& head, const DecodeShare* shares, const PlanShape& shape,
-          int32_t* block_share) {
-  int share = 0;
-  const auto end = [&](const DecodeShare& s) {
-    return s.base + units(s, shape.piece) * shape.kv_heads;
-  };
-  for (int b = 0; b < shape.blocks; ++b) {
-    const int64_t at = static_cast<int64_t>(b) * head.per_block;
-    while (share < head.shares && at >= end(shares[share])) ++share;
-    block_share[b] = share;
+          BlockBegin* begins) {
+  int64_t tiles = 0;
+  for (int s = 0; s < head.shares; ++s) tiles += int64_t{shares[s].tiles} * shape.kv_heads;
+  ListWalk walk(head, shares, shape);
+  const bool by_tiles = shape.piece > 0 && head.total > shape.blocks;
+  for (int b = 0; b <= shape.blocks; ++b) {
+    const int64_t at = std::min<int64_t>(int64_t{b} * head.per_block, head.total);
+    begins[b] = by_tiles ? walk.at_tile((tiles * b + shape.blocks - 1) / shape.blocks)
+                         : walk.at(static_cast<int>(at));
   }
 }
 
@@ -84,7 +130,7 @@ size_t make_plan(const PlanShape& shape, std::span<const int32_t> row_start,
   }
   head->per_block = std::max(1, (head->total + shape.blocks - 1) / shape.blocks);
   head->undivided = shape.piece > 0 && head->total > shape.parts;
-  deal(*head, writer.shares, shape, reinterpret_cast<int32_t*>(memory + layout.block_share()));
+  deal(*head, writer.shares, shape, reinterpret_cast<BlockBegin*>(memory + layout.begins()));
   std::stable_sort(tiles, tiles + head->prefill_tiles,
                    [](const PrefillTile& a, const PrefillTile& b) { return a.kv_len > b.kv_len; });
   return head->prefill_tiles > 0

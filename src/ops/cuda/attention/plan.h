@@ -9,9 +9,13 @@
 // of the tiles. Equal shares as in FlashMLA's scheduler and HPC-Ops' decode attention.
 //
 // With PlanShape::piece a row's result does not depend on the other sequences. Each context is cut
-// into pieces of so many tiles, at absolute positions. Pieces take the place of tiles in that list,
-// and the results of a head's pieces are folded in the order of positions, whichever blocks have
-// them. All rows are decoded then, since the prefill kernel adds in another order.
+// into pieces of so many tiles, at absolute positions. Pieces take the place of tiles in that list:
+// block b takes those that begin in its equal part of the tiles, or, where there are no more pieces
+// than blocks, piece b. The results of a head's pieces are folded in the order of positions,
+// whichever blocks have them. The first kShortPieces have that length, so that one short context
+// keeps many multiprocessors busy, and others are longer, since a fold costs time. The prefill
+// kernel folds the same pieces, and adds in the order in which the kernel for decoding over a cache
+// of bf16 does. Over quantized caches decoding has another order, so there all rows are decoded.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,11 +31,12 @@ constexpr int kMaxShares = 4;      // a sequence that needs more shares goes to 
 // Layers with the same PlanShape share one plan.
 struct PlanShape {
   int kv_heads = 0;
-  int group = 0;   // query heads per kv head
-  int window = 0;  // 0: all
-  int blocks = 0;  // the decode kernel's blocks; at most the layout's
-  int piece = 0;   // tiles of a piece; 0: contexts are cut anywhere
-  int parts = 0;   // results of pieces that can be stored
+  int group = 0;             // query heads per kv head
+  int window = 0;            // 0: all
+  int blocks = 0;            // the decode kernel's blocks; at most the layout's
+  int piece = 0;             // tiles of a piece; 0: contexts are cut anywhere
+  int parts = 0;             // results of pieces that can be stored
+  bool decodes_all = false;  // no sequence goes to the prefill kernel
   bool operator==(const PlanShape&) const = default;
 };
 
@@ -44,9 +49,27 @@ struct DecodeShare {
   int32_t stored;             // positions [0, stored) were stored by earlier steps
 };
 
-// The pieces of `piece` tiles that a share's tiles lie in; with 0 the tiles.
+constexpr int kShortPieces = 8;
+constexpr int kLongPiece = 4;  // in short ones; divides kShortPieces, and is a power of two
+
+// The piece that a tile lies in, the first tile of a piece, and whether a tile is one. `piece` is
+// PlanShape's, a power of two.
+constexpr int piece_of(int tile, int piece) {
+  if (tile < kShortPieces * piece) return tile / piece;
+  return kShortPieces - kShortPieces / kLongPiece + tile / (kLongPiece * piece);
+}
+constexpr int piece_begin(int index, int piece) {
+  if (index < kShortPieces) return index * piece;
+  return (index - kShortPieces + kShortPieces / kLongPiece) * kLongPiece * piece;
+}
+constexpr bool begins_piece(int tile, int piece) {
+  return (tile & ((tile < kShortPieces * piece ? piece : kLongPiece * piece) - 1)) == 0;
+}
+
+// The pieces that a share's tiles lie in; with 0 the tiles.
 constexpr int units(const DecodeShare& s, int piece) {
-  return piece == 0 ? s.tiles : (s.first_tile + s.tiles - 1) / piece - s.first_tile / piece + 1;
+  if (piece == 0) return s.tiles;
+  return piece_of(s.first_tile + s.tiles - 1, piece) - piece_of(s.first_tile, piece) + 1;
 }
 
 // Some packed rows of one sequence: packed row i is query head i % group of row i / group.
@@ -56,9 +79,14 @@ struct PrefillTile {
   int32_t kv_len;     // context of the last row
 };
 
+// Where a block's part of the list begins, and the share that has this tile (or piece).
+struct BlockBegin {
+  int32_t at, share;
+};
+
 struct PlanHead {
   int32_t total;      // number of tiles (or pieces) of all shares and heads
-  int32_t per_block;  // >= 1
+  int32_t per_block;  // tiles of a block where there are no pieces; >= 1
   int32_t shares, prefill_tiles;
   int32_t rows_end;  // rows from here on are padding
   // A head is not divided: it belongs to the block in whose part of the list it begins. Set where
@@ -67,13 +95,15 @@ struct PlanHead {
   int32_t unused[2];
 };
 
-// The memory of a plan: head, the share in which each block begins, shares, prefill tiles (those
-// with most work first).
+// The memory of a plan: head, where each block begins and the last one ends, shares, prefill tiles
+// (those with most work first).
 struct PlanLayout {
   int blocks = 0, max_shares = 0, max_prefill_tiles = 0;
 
-  size_t block_share() const { return sizeof(PlanHead); }
-  size_t shares() const { return block_share() + (static_cast<size_t>(blocks) + 3) / 4 * 16; }
+  size_t begins() const { return sizeof(PlanHead); }
+  size_t shares() const {
+    return begins() + ((static_cast<size_t>(blocks) + 1) * sizeof(BlockBegin) + 15) / 16 * 16;
+  }
   size_t prefill() const {
     return (shares() + static_cast<size_t>(max_shares) * sizeof(DecodeShare) + 15) / 16 * 16;
   }

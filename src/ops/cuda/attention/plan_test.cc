@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <random>
@@ -28,8 +29,8 @@ struct Plan {
     auto* bytes = reinterpret_cast<std::byte*>(memory.data());
     used = make_plan(shape, step.row_start, step.kv_len, layout, bytes);
     head = reinterpret_cast<PlanHead*>(bytes);
-    block_share = {reinterpret_cast<int32_t*>(bytes + layout.block_share()),
-                   static_cast<size_t>(shape.blocks)};
+    begins = {reinterpret_cast<BlockBegin*>(bytes + layout.begins()),
+              static_cast<size_t>(shape.blocks) + 1};
     shares = {reinterpret_cast<DecodeShare*>(bytes + layout.shares()),
               static_cast<size_t>(head->shares)};
     tiles = {reinterpret_cast<PrefillTile*>(bytes + layout.prefill()),
@@ -42,7 +43,7 @@ struct Plan {
   std::vector<Line> memory;
   size_t used = 0;
   PlanHead* head;
-  std::span<int32_t> block_share;
+  std::span<BlockBegin> begins;
   std::span<DecodeShare> shares;
   std::span<PrefillTile> tiles;
 };
@@ -64,8 +65,24 @@ void expect_covers(const Plan& plan, const Step& step, const PlanShape& shape) {
   EXPECT_EQ(plan.head->rows_end, step.row_start.back());
 }
 
-// The tiles (or pieces) of the shares follow each other, and each block's first tile is in the
-// share it names.
+// The tiles of each tile's (or piece's) place in the list.
+std::vector<int> sizes(const Plan& plan, const PlanShape& shape) {
+  std::vector<int> result;
+  for (const DecodeShare& s : plan.shares) {
+    const auto first = result.size();
+    for (int tile = s.first_tile; tile < s.first_tile + s.tiles; ++tile) {
+      const bool begins = shape.piece == 0 || begins_piece(tile, shape.piece);
+      if (begins || tile == s.first_tile) result.push_back(0);
+      ++result.back();
+    }
+    const std::vector<int> head(result.begin() + static_cast<std::ptrdiff_t>(first), result.end());
+    for (int h = 1; h < shape.kv_heads; ++h) result.insert(result.end(), head.begin(), head.end());
+  }
+  return result;
+}
+
+// The tiles (or pieces) of the shares follow each other, and each block's part begins in the share
+// that it names.
 void expect_line(const Plan& plan, const PlanShape& shape) {
   int at = 0;
   for (const DecodeShare& s : plan.shares) {
@@ -77,12 +94,29 @@ void expect_line(const Plan& plan, const PlanShape& shape) {
   EXPECT_EQ(plan.head->total, at);
   EXPECT_GE(static_cast<int64_t>(plan.head->per_block) * shape.blocks, at);
   EXPECT_LT(static_cast<int64_t>(plan.head->per_block - 1) * shape.blocks, std::max(at, 1));
-  for (size_t b = 0; b < plan.block_share.size(); ++b) {
-    const int begin = static_cast<int>(b) * plan.head->per_block;
-    if (begin >= at) continue;
-    const DecodeShare& s = plan.shares[static_cast<size_t>(plan.block_share[b])];
-    EXPECT_LE(s.base, begin);
-    EXPECT_GT(s.base + units(s, shape.piece) * shape.kv_heads, begin);
+  EXPECT_EQ(plan.begins.front().at, 0);
+  EXPECT_EQ(plan.begins.back().at, at);
+  for (size_t b = 0; b + 1 < plan.begins.size(); ++b) {
+    const BlockBegin begin = plan.begins[b];
+    EXPECT_LE(begin.at, plan.begins[b + 1].at);
+    if (begin.at >= at) continue;
+    const DecodeShare& s = plan.shares[static_cast<size_t>(begin.share)];
+    EXPECT_LE(s.base, begin.at);
+    EXPECT_GT(s.base + units(s, shape.piece) * shape.kv_heads, begin.at);
+  }
+}
+
+// No block has more than its part of the tiles and one piece.
+void expect_equal_parts(const Plan& plan, const PlanShape& shape) {
+  const std::vector<int> list = sizes(plan, shape);
+  ASSERT_EQ(static_cast<int>(list.size()), plan.head->total);
+  const auto total = std::accumulate(list.begin(), list.end(), 0);
+  const int longest = list.empty() ? 0 : *std::max_element(list.begin(), list.end());
+  const int most = shape.piece > 0 ? total / shape.blocks + 1 + longest : plan.head->per_block;
+  for (size_t b = 0; b + 1 < plan.begins.size(); ++b) {
+    const auto part =
+        std::accumulate(list.begin() + plan.begins[b].at, list.begin() + plan.begins[b + 1].at, 0);
+    EXPECT_LE(part, most);
   }
 }
 
@@ -91,12 +125,13 @@ TEST(AttentionPlan, CoversEveryRowOnceAndSharesTilesEqually) {
   for (int group : {1, 3, 4, 5, 7, 8, 16}) {
     for (int window : {0, 1, 64, 1000}) {
       for (int kind = 0; kind < 4; ++kind) {
-        const PlanShape shape = {.kv_heads = 1 + static_cast<int>(random() % 8),
-                                 .group = group,
-                                 .window = window,
-                                 .blocks = 1 + static_cast<int>(random() % 264),
-                                 .piece = static_cast<int>(random() % 3 * 4),
-                                 .parts = static_cast<int>(random() % 2000)};
+        PlanShape shape = {.kv_heads = 1 + static_cast<int>(random() % 8),
+                           .group = group,
+                           .window = window,
+                           .blocks = 1 + static_cast<int>(random() % 264),
+                           .piece = static_cast<int>(random() % 3 * 4),
+                           .parts = static_cast<int>(random() % 2000)};
+        shape.decodes_all = shape.piece > 0 && random() % 2 > 0;
         Step step;
         const int seqs = static_cast<int>(random() % 70);
         for (int s = 0; s < seqs; ++s) {
@@ -107,7 +142,8 @@ TEST(AttentionPlan, CoversEveryRowOnceAndSharesTilesEqually) {
         const Plan plan(shape, step);
         expect_covers(plan, step, shape);
         expect_line(plan, shape);
-        if (shape.piece > 0) {
+        expect_equal_parts(plan, shape);
+        if (shape.decodes_all) {
           EXPECT_TRUE(plan.tiles.empty());
         }
         EXPECT_EQ(plan.head->undivided, shape.piece > 0 && plan.head->total > shape.parts);
@@ -146,8 +182,13 @@ TEST(AttentionPlan, WindowHidesTiles) {
 TEST(AttentionPlan, PiecesAreCutAtAbsolutePositions) {
   Step step;
   step.add(1, 4 * kTile).add(1, 4 * kTile + 1).add(100, 1000);
-  const PlanShape shape = {
-      .kv_heads = 2, .group = 4, .window = 0, .blocks = 264, .piece = 4, .parts = 1000};
+  const PlanShape shape = {.kv_heads = 2,
+                           .group = 4,
+                           .window = 0,
+                           .blocks = 264,
+                           .piece = 4,
+                           .parts = 1000,
+                           .decodes_all = true};
   const Plan plan(shape, step);
   ASSERT_EQ(plan.shares.size(), 27u);
   EXPECT_EQ(units(plan.shares[0], 4), 1);
@@ -161,6 +202,35 @@ TEST(AttentionPlan, PiecesAreCutAtAbsolutePositions) {
                     one);
   EXPECT_EQ(narrow.shares[0].tiles, 2);
   EXPECT_EQ(units(narrow.shares[0], 4), 2);
+}
+
+TEST(AttentionPlan, PiecesFollowEachOther) {
+  for (const int piece : {2, 4, 8, 32}) {
+    int index = -1;
+    for (int tile = 0; tile < 5000; ++tile) {
+      EXPECT_EQ(begins_piece(tile, piece), tile == piece_begin(index + 1, piece));
+      if (begins_piece(tile, piece)) ++index;
+      EXPECT_EQ(piece_of(tile, piece), index);
+    }
+    EXPECT_EQ(piece_begin(kShortPieces, piece), kShortPieces * piece);
+    EXPECT_EQ(piece_begin(kShortPieces + 1, piece), (kShortPieces + kLongPiece) * piece);
+  }
+}
+
+TEST(AttentionPlan, AsManyBlocksAsPiecesWorkWhereTheseAreFew) {
+  Step step;
+  step.add(1, 1000);
+  const Plan plan({.kv_heads = 8, .group = 4, .blocks = 264, .piece = 4, .parts = 1000}, step);
+  for (int b = 0; b <= 264; ++b) EXPECT_EQ(plan.begins[static_cast<size_t>(b)].at, std::min(b, 32));
+}
+
+TEST(AttentionPlan, LongPromptsArePrefilledWithPiecesToo) {
+  Step step;
+  step.add(1, 700).add(100, 1000).add(3, 40);
+  const Plan plan({.kv_heads = 2, .group = 4, .blocks = 264, .piece = 8, .parts = 1000}, step);
+  EXPECT_EQ(plan.shares.size(), 2u);
+  ASSERT_EQ(plan.tiles.size(), 4u);
+  for (const PrefillTile& t : plan.tiles) EXPECT_EQ(t.seq, 1);
 }
 
 TEST(AttentionPlan, OfNothing) {

@@ -7,9 +7,9 @@ namespace {
 using namespace prefill;
 
 // The TMA producer, run by a whole warp without divergence; lane i knows the page of the i-th box.
-template <int kDim>
+template <int kDim, bool kPieces>
 __device__ void copy_tiles(const PrefillArgs& p, const Work& work, const CUtensorMap& k,
-                           const CUtensorMap& v, Shared<kDim>& shared) {
+                           const CUtensorMap& v, Shared<kDim, kPieces>& shared) {
   constexpr int kBytes = kKeys<kDim> * kDim * 2;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int page_size = p.args.cache.page_size, page_shift = p.args.page_shift;
@@ -18,7 +18,7 @@ __device__ void copy_tiles(const PrefillArgs& p, const Work& work, const CUtenso
   // Boxes that no row sees get page -1, outside of the cache, so TMA fills them with zeros.
   const auto look_up = [&](int tile) {
     const int t = tile * kKeys<kDim> + lane * box;
-    const bool any = tile >= work.first && t < work.tile.kv_len && t + box > work.seen;
+    const bool any = t < work.tile.kv_len && t + box > work.seen;
     return any && lane < boxes ? pages[t >> page_shift] : -1;
   };
   const auto copy = [&](const CUtensorMap& map, uint32_t to, uint32_t full, uint32_t empty,
@@ -38,7 +38,7 @@ __device__ void copy_tiles(const PrefillArgs& p, const Work& work, const CUtenso
       __syncwarp();
     }
   };
-  Ring<kStages<kDim>> k_ring, v_ring;
+  Ring<kStages<kDim, kPieces>> k_ring, v_ring;
   const auto copy_keys = [&](int tile, int page) {
     const int i = k_ring.stage;
     copy(k, shared_address(shared.k[i]), shared_address(&shared.k_full[i]),
@@ -52,26 +52,26 @@ __device__ void copy_tiles(const PrefillArgs& p, const Work& work, const CUtenso
     v_ring.advance();
   };
   // Loads follow the order of use: keys are one tile ahead of values.
-  int page = look_up(work.end - 1), next = look_up(work.end - 2);
-  copy_keys(work.end - 1, page);
-  for (int tile = work.end - 1; tile >= work.first; --tile) {
-    const int after = look_up(tile - 2);
-    if (tile > work.first) copy_keys(tile - 1, next);
+  int page = look_up(work.first), next = look_up(work.first + 1);
+  copy_keys(work.first, page);
+  for (int tile = work.first; tile < work.end; ++tile) {
+    const int after = look_up(tile + 2);
+    if (tile + 1 < work.end) copy_keys(tile + 1, next);
     copy_values(tile, page);
     page = next;
     next = after;
   }
 }
 
-template <int kDim>
+template <int kDim, bool kPieces>
 __global__ void __launch_bounds__(kThreads, 1)
     prefill_kernel(const __grid_constant__ PrefillArgs p, const __grid_constant__ CUtensorMap k,
                    const __grid_constant__ CUtensorMap v) {
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000  // Attention launches it nowhere else
   extern __shared__ __align__(1024) uint8_t memory[];
-  auto& shared = *reinterpret_cast<Shared<kDim>*>(memory);
+  auto& shared = *reinterpret_cast<Shared<kDim, kPieces>*>(memory);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages<kDim>; ++i) {
+    for (int i = 0; i < kStages<kDim, kPieces>; ++i) {
       barrier_init(shared_address(&shared.k_full[i]), 1);
       barrier_init(shared_address(&shared.v_full[i]), 1);
       barrier_init(shared_address(&shared.k_empty[i]), kGroups);
@@ -89,24 +89,33 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (group == kGroups) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x < kGroups * kGroupThreads + 32) {
-      copy_tiles<kDim>(p, Work(p, kKeys<kDim>), k, v, shared);
+      copy_tiles<kDim, kPieces>(p, Work(p, kKeys<kDim>), k, v, shared);
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    attend<kDim, true>(p, Work(p, kKeys<kDim>), group, shared);
+    attend<kDim, true, kPieces>(p, Work(p, kKeys<kDim>), group, shared);
   }
   if (p.beside) wait_for_previous();
 #endif
 }
 
-template <int kDim>
-void start(const PrefillArgs& p, const CUtensorMap& k, const CUtensorMap& v, cudaStream_t stream) {
+template <int kDim, bool kPieces>
+void start_with(const PrefillArgs& p, const CUtensorMap& k, const CUtensorMap& v,
+                cudaStream_t stream) {
   const Launch how = {.grid = dim3(static_cast<unsigned>(p.count * p.args.cache.kv_heads)),
                       .block = dim3(kThreads),
-                      .shared = sizeof(Shared<kDim>),
+                      .shared = sizeof(Shared<kDim, kPieces>),
                       .stream = stream};
-  allow_shared(prefill_kernel<kDim>, how.shared);
-  launch(prefill_kernel<kDim>, how, p, k, v);
+  allow_shared(prefill_kernel<kDim, kPieces>, how.shared);
+  launch(prefill_kernel<kDim, kPieces>, how, p, k, v);
+}
+
+template <int kDim>
+void start(const PrefillArgs& p, const CUtensorMap& k, const CUtensorMap& v, cudaStream_t stream) {
+  if (p.piece > 0)
+    start_with<kDim, true>(p, k, v, stream);
+  else
+    start_with<kDim, false>(p, k, v, stream);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // ops/cuda/attention/prefill_kernel.cuh -- attention of many rows. A block takes 128 packed rows
-// (row and head of a group) of one kv head and walks back over their context in tiles. A
+// (row and head of a group) of one kv head and walks over their context in tiles. A
 // third warpgroup fills the tiles. Two consumer warpgroups have 64 rows each and take turns at the
 // tensor cores, so that the softmax of one hides behind the GEMMs of the other; within each, the
 // scores of the next tile are computed while the values of this one are added. The schedule is that
@@ -10,6 +10,8 @@
 #include <algorithm>
 
 #include "ops/cuda/attention/attend_kernels.h"
+#include "ops/cuda/attention/key_tiles.cuh"
+#include "ops/cuda/attention/prefill_fold.cuh"
 #include "ops/cuda/hopper/copy.cuh"
 #include "ops/cuda/hopper/wgmma.cuh"
 #include "ops/cuda/launch.cuh"
@@ -18,28 +20,26 @@
 
 namespace skiff::cuda::prefill {
 
-constexpr int kGroupThreads = 128;
-constexpr int kGroups = 2;  // warpgroups that multiply
 constexpr int kThreads = (kGroups + 1) * kGroupThreads;
 constexpr int kRowsOfGroup = kPrefillRows / kGroups;
 // Named barriers: each warpgroup has one for itself and one for its turn at the tensor cores.
 constexpr int kOwnBarrier = 1, kTurnBarrier = 3;
 
-template <int kDim>
-constexpr int kKeys = kDim == 256 ? 64 : 128;  // positions of a tile
+// What shared memory holds: of heads of 128 one less where it holds folds.
+template <int kDim, bool kPieces>
+constexpr int kStages = kDim == 64                ? 5
+                        : kDim == 128 && !kPieces ? 3
+                                                  : 2;
 
-template <int kDim>
-constexpr int kStages = kDim == 64    ? 5
-                        : kDim == 128 ? 3
-                                      : 2;  // what shared memory holds
-
-template <int kDim>
+template <int kDim, bool kPieces>
 struct Shared {
+  static constexpr int kRing = kStages<kDim, kPieces>;
   uint8_t q[kPrefillRows * kDim * 2];  // afterwards the result
-  uint8_t k[kStages<kDim>][kKeys<kDim> * kDim * 2];
-  uint8_t v[kStages<kDim>][kKeys<kDim> * kDim * 2];
-  uint64_t k_full[kStages<kDim>], k_empty[kStages<kDim>];
-  uint64_t v_full[kStages<kDim>], v_empty[kStages<kDim>];
+  uint8_t k[kRing][kKeys<kDim> * kDim * 2];
+  uint8_t v[kRing][kKeys<kDim> * kDim * 2];
+  [[no_unique_address]] FoldRoom<kDim, kPieces> folds;
+  uint64_t k_full[kRing], k_empty[kRing];
+  uint64_t v_full[kRing], v_empty[kRing];
 };
 
 // The work of a block, and the context that its rows see.
@@ -112,45 +112,26 @@ __device__ void clear_tail(int group, int begin, uint8_t* v) {
   named_sync(kOwnBarrier + group, kGroupThreads);
 }
 
-// The online softmax of a thread's two rows: lane / 4 and lane / 4 + 8 of its warp's 16.
-struct Softmax {
-  float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0}, keep[2];
-  int limit[2];  // the last position that the row sees
+using Softmax = TileSoftmax<kSums>;
 
-  // Turns scores into probabilities; keep[] becomes the factor that rescales earlier sums.
-  template <int n>
-  __device__ __forceinline__ void step(float (&s)[n], float scale_log2, int t0, bool edge,
-                                       int window) {
-    if (edge) {
-      const int column = static_cast<int>(threadIdx.x) % 4 * 2;
+// Turns the scores of positions from t0 on into weights.
+template <int n>
+__device__ __forceinline__ void step(Softmax& softmax, float (&s)[n], float scale_log2, int t0,
+                                     bool edge, int window) {
+  if (edge) softmax.hide(s, t0, window);
 #pragma unroll
-      for (int i = 0; i < n; ++i) {
-        const int t = t0 + i / 4 * 8 + column + i % 2, last = limit[i / 2 % 2];
-        if (t > last || (window > 0 && t <= last - window)) s[i] = -INFINITY;
-      }
-    }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float x = s[2 * half];
-#pragma unroll
-      for (int i = 0; i < n; i += 4) x = fmaxf(x, fmaxf(s[i + 2 * half], s[i + 2 * half + 1]));
-      x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
-      x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
-      const float before = top[half];
-      top[half] = fmaxf(before, x);
-      const float base = top[half] == -INFINITY ? 0.0f : top[half] * scale_log2;
-      keep[half] = exp2_fast(before * scale_log2 - base);
-      float total = 0;
-#pragma unroll
-      for (int i = 0; i < n; i += 4) {
-        s[i + 2 * half] = exp2_fast(s[i + 2 * half] * scale_log2 - base);
-        s[i + 2 * half + 1] = exp2_fast(s[i + 2 * half + 1] * scale_log2 - base);
-        total += s[i + 2 * half] + s[i + 2 * half + 1];
-      }
-      sum[half] = sum[half] * keep[half] + total;
-    }
+  for (int half = 0; half < 2; ++half) {
+    softmax.raise(half, highest(s, half), scale_log2);
+    softmax.weigh(s, half, scale_log2);
   }
-};
+}
+
+// What a softmax has summed of a row.
+__device__ __forceinline__ Total total(const Softmax& s, int half) {
+  const float(&sum)[kSums] = s.sum[half];
+  return {s.top[half], sum_of_quarters(sum_of_lanes(sum[0]), sum_of_lanes(sum[1]),
+                                       sum_of_lanes(sum[2]), sum_of_lanes(sum[3]))};
+}
 
 template <int n>
 __device__ __forceinline__ void pack(uint32_t (&to)[n / 8][4], const float (&s)[n]) {
@@ -181,15 +162,12 @@ __device__ __forceinline__ void multiply_values(float (&o)[kDim / 2],
 
 template <int kDim>
 __device__ void write_rows(const PrefillArgs& p, const Work& work, int group, uint8_t* rows,
-                           const float (&o)[kDim / 2], Softmax& softmax) {
+                           const float (&o)[kDim / 2], const Total (&totals)[2]) {
   const int thread = static_cast<int>(threadIdx.x) % kGroupThreads, lane = thread % 32;
   const int row = group * kRowsOfGroup + thread / 32 * 16 + lane / 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    float sum = softmax.sum[half];
-    sum += __shfl_xor_sync(kAllLanes, sum, 1);
-    sum += __shfl_xor_sync(kAllLanes, sum, 2);
-    const float scale = 1 / sum;
+    const float scale = inverse(totals[half].sum);
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
       *reinterpret_cast<uint32_t*>(rows + swizzled_offset(row + 8 * half, n) + lane % 4 * 4) =
@@ -208,9 +186,11 @@ __device__ void write_rows(const PrefillArgs& p, const Work& work, int group, ui
   }
 }
 
-// `tails`: values past the context may be any bits.
-template <int kDim, bool kTails>
-__device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared<kDim>& shared) {
+// `tails`: values past the context may be any bits. `pieces`: the sums of a row begin anew in each
+// piece, and are folded in the order of pieces.
+template <int kDim, bool kTails, bool kPieces>
+__device__ void attend(const PrefillArgs& p, const Work& work, int group,
+                       Shared<kDim, kPieces>& shared) {
   constexpr int kTileKeys = kKeys<kDim>;
   const int thread = static_cast<int>(threadIdx.x) % kGroupThreads, lane = thread % 32;
   const int other = 1 - group, window = p.args.window;
@@ -221,7 +201,18 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
     softmax.limit[half] =
         work.tile.kv_len - work.tile.rows + min(i / p.args.group, work.tile.rows - 1);
   }
+  constexpr bool kScratch = kPieces && kDim == 256;
+  if constexpr (kScratch) {
+    if (thread == 0) shared.folds.scratch[group] = take_scratch(p.folds, group);
+  }
   load_queries<kDim>(p, work, group, shared.q);
+  float4* place = nullptr;
+  if constexpr (kScratch)
+    place = reinterpret_cast<float4*>(p.folds.values +
+                                      shared.folds.scratch[group] * FoldScratch::kFloats);
+  else
+    place = shared.folds.group(group);
+  Folded<kDim> folded(place);
   const uint64_t q = wgmma_operand(shared_address(shared.q) + group * kRowsOfGroup * 128);
   // Whether a tile needs a mask, because some row does not see all of it.
   const int all_see = work.tile.kv_len - work.tile.rows;
@@ -234,7 +225,7 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
 #pragma unroll
   for (float& x : o) x = 0;
   if (group == 1) named_arrive(kTurnBarrier, kThreads - kGroupThreads);
-  Ring<kStages<kDim>> keys, values;
+  Ring<kStages<kDim, kPieces>> keys, values;
 
   named_sync(kTurnBarrier + group, kThreads - kGroupThreads);
   barrier_wait(shared_address(&shared.k_full[keys.stage]), keys.phase);
@@ -246,18 +237,13 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
   settle(s);
   if (thread == 0) barrier_arrive(shared_address(&shared.k_empty[keys.stage]));
   keys.advance();
-  softmax.step(s, p.scale_log2, (work.end - 1) * kTileKeys, edge(work.end - 1), window);
+  step(softmax, s, p.scale_log2, work.first * kTileKeys, edge(work.first), window);
   pack(weights, s);
-  const int tail = work.tile.kv_len - (work.end - 1) * kTileKeys;
-  if (kTails && tail < kTileKeys) {
-    barrier_wait(shared_address(&shared.v_full[0]), 0);
-    clear_tail<kDim>(group, tail, shared.v[0]);
-  }
 
-  if (work.end - 2 >= work.first) {
+  if (work.first + 1 < work.end) {
     barrier_wait(shared_address(&shared.k_full[keys.stage]), keys.phase);
   }
-  for (int tile = work.end - 2; tile >= work.first; --tile) {
+  for (int tile = work.first + 1; tile < work.end; ++tile) {
     named_sync(kTurnBarrier + group, kThreads - kGroupThreads);
     wgmma_fence();
     multiply_keys<kDim>(s, q, shared_address(shared.k[keys.stage]));
@@ -270,9 +256,15 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
     settle(s);
     if (thread == 0) barrier_arrive(shared_address(&shared.k_empty[keys.stage]));
     keys.advance();
-    softmax.step(s, p.scale_log2, tile * kTileKeys, edge(tile), window);
+    const bool begins = kPieces && begins_piece(tile * (kTileKeys / kTile), p.piece);
+    Total ended[2];
+    if (begins) {
+      ended[0] = total(softmax, 0), ended[1] = total(softmax, 1);
+      softmax.restart();
+    }
+    step(softmax, s, p.scale_log2, tile * kTileKeys, edge(tile), window);
     // The loop inside this wait also keeps the assembler from moving the softmax past the next one.
-    if (tile > work.first) {
+    if (tile + 1 < work.end) {
       barrier_wait(shared_address(&shared.k_full[keys.stage]), keys.phase);
     }
     wgmma_wait<0>();
@@ -281,17 +273,29 @@ __device__ void attend(const PrefillArgs& p, const Work& work, int group, Shared
     if (thread == 0) barrier_arrive(shared_address(&shared.v_empty[values.stage]));
     values.advance();
     pack(weights, s);
+    if (begins) folded.add(o, ended);
+      // In a new piece the factor is zero; the sum makes a zero positive.
 #pragma unroll
-    for (int i = 0; i < kDim / 2; ++i) o[i] *= softmax.keep[i / 2 % 2];
+    for (int i = 0; i < kDim / 2; ++i) o[i] = __fmaf_rn(o[i], softmax.keep[i / 2 % 2], 0.0f);
   }
   barrier_wait(shared_address(&shared.v_full[values.stage]), values.phase);
+  const int tail = work.tile.kv_len - (work.end - 1) * kTileKeys;
+  if (kTails && tail < kTileKeys) clear_tail<kDim>(group, tail, shared.v[values.stage]);
   wgmma_fence();
   multiply_values<kDim>(o, weights, shared_address(shared.v[values.stage]));
   wgmma_commit();
   wgmma_wait<0>();
   settle(o);
   if (group == 0) named_sync(kTurnBarrier, kThreads - kGroupThreads);  // consumes the last turn
-  write_rows<kDim>(p, work, group, shared.q, o, softmax);
+  Total totals[2] = {total(softmax, 0), total(softmax, 1)};
+  if constexpr (kPieces) folded.finish(o, totals);
+  write_rows<kDim>(p, work, group, shared.q, o, totals);
+  if constexpr (kScratch) {
+    if (thread == 0) {  // all have read: write_rows() has met at a barrier
+      __threadfence();
+      atomicExch(p.folds.taken + shared.folds.scratch[group], 0);
+    }
+  }
 }
 
 }  // namespace skiff::cuda::prefill

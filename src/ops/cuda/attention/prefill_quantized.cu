@@ -122,11 +122,11 @@ __device__ void convert_tile(const PrefillArgs& p, const Work& work,
 }
 
 template <int kDim, KvElement kElement>
-__device__ void convert_tiles(const PrefillArgs& p, const Work& work, Shared<kDim>& shared) {
+__device__ void convert_tiles(const PrefillArgs& p, const Work& work, Shared<kDim, false>& shared) {
   const CacheArgs& c = p.args.cache;
   const HeadCache<kElement> keys(c, work.head, c.k, c.k_scale, c.k_page, c.k_scale_page);
   const HeadCache<kElement> values(c, work.head, c.v, c.v_scale, c.v_page, c.v_scale_page);
-  Ring<kStages<kDim>> k_ring, v_ring;
+  Ring<kStages<kDim, false>> k_ring, v_ring;
   const auto convert_keys = [&](int tile) {
     const int i = k_ring.stage;
     convert_tile<kDim>(p, work, keys, tile, shared.k[i], shared_address(&shared.k_full[i]),
@@ -134,9 +134,9 @@ __device__ void convert_tiles(const PrefillArgs& p, const Work& work, Shared<kDi
     k_ring.advance();
   };
   // The order is that of use: keys are one tile ahead of values.
-  convert_keys(work.end - 1);
-  for (int tile = work.end - 1; tile >= work.first; --tile) {
-    if (tile > work.first) convert_keys(tile - 1);
+  convert_keys(work.first);
+  for (int tile = work.first; tile < work.end; ++tile) {
+    if (tile + 1 < work.end) convert_keys(tile + 1);
     const int i = v_ring.stage;
     convert_tile<kDim>(p, work, values, tile, shared.v[i], shared_address(&shared.v_full[i]),
                        shared_address(&shared.v_empty[i]), v_ring.phase);
@@ -149,9 +149,9 @@ __global__ void __launch_bounds__(kThreads, 1)
     quantized_prefill_kernel(const __grid_constant__ PrefillArgs p) {
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000  // Attention launches it nowhere else
   extern __shared__ __align__(1024) uint8_t memory[];
-  auto& shared = *reinterpret_cast<Shared<kDim>*>(memory);
+  auto& shared = *reinterpret_cast<Shared<kDim, false>*>(memory);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kStages<kDim>; ++i) {
+    for (int i = 0; i < kStages<kDim, false>; ++i) {
       barrier_init(shared_address(&shared.k_full[i]), kGroupThreads);
       barrier_init(shared_address(&shared.v_full[i]), kGroupThreads);
       barrier_init(shared_address(&shared.k_empty[i]), kGroups);
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     convert_tiles<kDim, kElement>(p, Work(p, kKeys<kDim>), shared);
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
-    attend<kDim, false>(p, Work(p, kKeys<kDim>), group, shared);
+    attend<kDim, false, false>(p, Work(p, kKeys<kDim>), group, shared);
   }
   if (p.beside) wait_for_previous();
 #endif
@@ -179,7 +179,7 @@ template <int kDim, KvElement kElement>
 void start(const PrefillArgs& p, cudaStream_t stream) {
   const Launch how = {.grid = dim3(static_cast<unsigned>(p.count * p.args.cache.kv_heads)),
                       .block = dim3(kThreads),
-                      .shared = sizeof(Shared<kDim>),
+                      .shared = sizeof(Shared<kDim, false>),
                       .stream = stream};
   allow_shared(quantized_prefill_kernel<kDim, kElement>, how.shared);
   launch(quantized_prefill_kernel<kDim, kElement>, how, p);
