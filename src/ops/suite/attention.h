@@ -93,6 +93,7 @@ struct Cut {
   std::vector<int> chunks;  // rows per step, the last repeated until the prompt is done
   bool reversed = false;    // order of the sequences
   uint64_t page_seed = 1;
+  int page_size = 16;
 };
 void expect_cuts_alike(Ops& ops, const Gqa& spec, DType act, const KvFormat& cache,
                        const std::vector<int>& lengths, const std::vector<Cut>& cuts);

@@ -387,7 +387,7 @@ RowBytes run_prompts(Ops& ops, const Gqa& spec, DType act, const KvFormat& cache
   whole.reserve(lengths.size());
   for (int n : lengths) whole.push_back({0, n});
   Workspace pages(cut.page_seed);
-  Paged paged(pages, spec, cache, 16, whole);  // gives every sequence its pages
+  Paged paged(pages, spec, cache, cut.page_size, whole);  // gives every sequence its pages
   std::vector<RowBytes> result(lengths.size());
   std::vector<int> done(lengths.size());
   for (size_t step = 0; std::ranges::any_of(std::views::iota(size_t{0}, lengths.size()),
@@ -458,21 +458,6 @@ TEST_P(OpSuite, AttentionDoesNotDependOnCutsOrderOrPages) {
   for (const Gqa& spec : {gqa(4, 2, 32), gqa(6, 2, 80, 33, 32), gqa(8, 1, 64, 0, 64, true)})
     for (DType act : {DType::kF32, DType::kBF16})
       expect_cuts_alike(*ops, spec, act, {.dtype = act}, {70, 1, 133, 16, 40}, cuts);
-}
-
-// Contexts that a device's kernels divide, and so many rows that they divide them otherwise.
-TEST_P(OpSuite, AttentionToLongContextsDoesNotDependOnCuts) {
-  if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
-  if (ops->device() == Device{}) GTEST_SKIP() << "on the host all lengths are computed alike";
-  const std::vector<Cut> cuts = {{.chunks = {1}},
-                                 {.chunks = {256, 1, 300, 2, 64}},
-                                 {.chunks = {5}, .reversed = true, .page_seed = 9},
-                                 {.chunks = {400, 1, 2, 1, 30}, .reversed = true, .page_seed = 3}};
-  for (const Gqa& spec :
-       {gqa(8, 2, 128), gqa(4, 4, 64, 300), gqa(5, 1, 128, 70), gqa(4, 1, 256), gqa(14, 2, 64)})
-    expect_cuts_alike(*ops, spec, DType::kBF16, {.dtype = DType::kBF16}, {700, 1, 300, 513}, cuts);
-  expect_cuts_alike(*ops, gqa(16, 1, 128), DType::kBF16, {.dtype = DType::kBF16}, {4000},
-                    {{.chunks = {700}}, {.chunks = {3900, 1, 1, 98}}});
 }
 
 }  // namespace
