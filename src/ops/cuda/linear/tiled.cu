@@ -46,13 +46,13 @@ struct PackedWeights {
 struct Float8Weights {
   const uint8_t* data;
   const float* scales;
-  int64_t scale_stride;
-  int in;
+  Float8Rows sizes;
 
-  __device__ float at(int, int row, int column) const {
+  __device__ float at(int expert, int row, int column) const {
     constexpr int kBlock = Float8Rows::kBlock;
-    return scales[row / kBlock * scale_stride + column / kBlock] *
-           value_of_float8(data[int64_t{row} * in + column]);
+    const int64_t block = expert * sizes.scale_rows() + row / kBlock;
+    return scales[block * sizes.scale_stride() + column / kBlock] *
+           value_of_float8(data[(expert * sizes.out + row) * sizes.in + column]);
   }
 };
 struct QuantizedWeights {
@@ -158,7 +158,7 @@ void start(const Product& p, DType x, const Linear& w, DType out, int row_tiles,
     return start_with(QuantizedWeights{atoms::args_of(w), atoms::format_of(w)}, p, x, out, how);
   if (is_float8_rows(w))
     return start_with(Float8Weights{static_cast<const uint8_t*>(w.weight.data), w.scale.as<float>(),
-                                    w.scale.row_stride, p.in},
+                                    float8_rows_of(w)},
                       p, x, out, how);
   const auto* half = static_cast<const __nv_bfloat16*>(w.weight.data);
   if (is_tiles(w)) return start_with(PackedWeights{half, p.out_features, p.in}, p, x, out, how);

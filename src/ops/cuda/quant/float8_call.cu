@@ -25,17 +25,19 @@ void for_each_kernel(F f) {
   with.template operator()<128>();
 }
 
-// Of pairs of elements. Dimensions [in, 8 rows, gate or up, groups of 8 rows, 1], or
-// [in, out, 1, 1, 1].
+// Of pairs of elements. Dimensions [in, 8 rows, gate or up, groups of 8 rows, experts], or
+// [in, out, 1, 1, experts].
 CUtensorMap weight_map(const Linear& w, bool gated) {
+  const auto experts = static_cast<uint64_t>(std::max<int64_t>(1, w.experts));
   const auto rows = static_cast<uint64_t>(features(w)), row = static_cast<uint64_t>(inputs(w)),
              all = rows * row;
   if (gated) {
-    const uint64_t size[] = {row / 2, 8, 2, rows / 16, 1}, stride[] = {row, all / 2, 8 * row, all};
+    const uint64_t size[] = {row / 2, 8, 2, rows / 16, experts},
+                   stride[] = {row, all / 2, 8 * row, all};
     const uint32_t box[] = {kColumns / 2, 8, 2, kTileRows / 16, 1};
     return tensor_map(w.weight.data, size, stride, box, L2Line::k128);
   }
-  const uint64_t size[] = {row / 2, rows, 1, 1, 1}, stride[] = {row, all, all, all};
+  const uint64_t size[] = {row / 2, rows, 1, 1, experts}, stride[] = {row, all, all, all};
   const uint32_t box[] = {kColumns / 2, kTileRows, 1, 1, 1};
   return tensor_map(w.weight.data, size, stride, box, L2Line::k128);
 }
@@ -52,9 +54,10 @@ void allow_float8_kernels() {
 
 void start_float8(const Float8Launch& how, const StreamArgs& args, const MetRows& met,
                   const Linear& w) {
-  const Float8Rows rows = {features(w), inputs(w)};
+  const Float8Rows rows = float8_rows_of(w);
   const Float8Args q = {.scales = w.scale.as<float>(),
                         .scale_stride = rows.scale_stride(),
+                        .expert_scales = rows.scale_rows() * rows.scale_stride(),
                         .up_row = static_cast<int>(rows.out / 2 / Float8Rows::kBlock),
                         .x_scales = met.chunk_scales,
                         .x_scale_stride = met.chunk_stride};

@@ -13,9 +13,10 @@ struct Places {
 
 Places places_of(const Float8Rows& rows, bool bias) {
   Places p;
-  p.scales = up(static_cast<size_t>(rows.out * rows.in));
+  p.scales = up(static_cast<size_t>(rows.matrices() * rows.out * rows.in));
   p.bias =
-      p.scales + up(static_cast<size_t>(rows.scale_rows() * rows.scale_stride()) * sizeof(float));
+      p.scales + up(static_cast<size_t>(rows.matrices() * rows.scale_rows() * rows.scale_stride()) *
+                    sizeof(float));
   p.end = p.bias + (bias ? up(static_cast<size_t>(rows.out) * sizeof(float)) : 0);
   return p;
 }
@@ -24,7 +25,7 @@ Places places_of(const Float8Rows& rows, bool bias) {
 void bring_scales(float* to, const Tensor& from, const Float8Rows& rows, cudaStream_t stream) {
   const auto pitch = static_cast<size_t>(rows.scale_stride()) * sizeof(float);
   const auto width = static_cast<size_t>(rows.in / Float8Rows::kBlock) * sizeof(float);
-  const auto count = static_cast<size_t>(rows.scale_rows());
+  const auto count = static_cast<size_t>(rows.matrices() * rows.scale_rows());
   check(cudaMemsetAsync(to, 0, pitch * count, stream), "clearing scales");
   check(cudaMemcpy2DAsync(to, pitch, from.data, width, width, count, cudaMemcpyDefault, stream),
         "copying scales");
@@ -34,26 +35,29 @@ void bring_scales(float* to, const Tensor& from, const Float8Rows& rows, cudaStr
 
 bool keeps_float8_rows(const WeightFormat& format, int64_t experts, int64_t out, int64_t in) {
   constexpr int kBlock = Float8Rows::kBlock;
-  return experts == 0 && format.dtype == DType::kF8E4M3 && format.block_out == kBlock &&
+  const int64_t step = experts > 0 ? 2 * kBlock : 16;
+  return format.dtype == DType::kF8E4M3 && format.block_out == kBlock &&
          format.block_in == kBlock && format.scale == DType::kF32 && !format.zero &&
-         format.input == InputFormat{DType::kF8E4M3, InputFormat::kGroups} && out % 16 == 0 &&
+         format.input == InputFormat{DType::kF8E4M3, InputFormat::kGroups} && out % step == 0 &&
          in % kBlock == 0;
 }
 
 size_t float8_rows_bytes(const Float8Rows& rows, bool bias) { return places_of(rows, bias).end; }
 
 Linear prepare_float8_rows(const Linear& plain, Device device, Buffer* owner, cudaStream_t stream) {
-  const Float8Rows rows = {features(plain), inputs(plain)};
+  const Float8Rows rows = float8_rows_of(plain);
   SKIFF_CHECK(plain.weight.contiguous() && plain.scale.contiguous() && !plain.order);
   const Places places = places_of(rows, bool{plain.bias});
   *owner = Buffer(device, places.end);
-  Linear out = {.weight = plain.weight, .format = plain.format};
+  Linear out = {.weight = plain.weight, .format = plain.format, .experts = plain.experts};
   out.weight.data = owner->data();
   out.weight.device = device;
-  check(cudaMemcpyAsync(owner->data(), plain.weight.data, static_cast<size_t>(rows.out * rows.in),
+  check(cudaMemcpyAsync(owner->data(), plain.weight.data,
+                        static_cast<size_t>(rows.matrices() * rows.out * rows.in),
                         cudaMemcpyDefault, stream),
         "copying a weight");
-  out.scale = owner->view(DType::kF32, {rows.scale_rows(), rows.scale_stride()}, places.scales);
+  out.scale = owner->view(DType::kF32, {rows.matrices() * rows.scale_rows(), rows.scale_stride()},
+                          places.scales);
   bring_scales(out.scale.as<float>(), plain.scale, rows, stream);
   if (plain.bias) {
     SKIFF_CHECK(plain.bias.dtype == DType::kF32 && plain.bias.contiguous());

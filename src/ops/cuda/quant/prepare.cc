@@ -100,7 +100,7 @@ class Packer {
 
 size_t prepared_quantized_bytes(const WeightShape& shape, const WeightFormat& keep, bool streamed) {
   if (streamed && !shape.order && keeps_float8_rows(keep, shape.experts, shape.out, shape.in))
-    return float8_rows_bytes({shape.out, shape.in}, shape.bias);
+    return float8_rows_bytes({shape.experts, shape.out, shape.in}, shape.bias);
   const int64_t matrices = std::max<int64_t>(1, shape.experts);
   const Parts parts = {.matrices = matrices,
                        .out = shape.out,

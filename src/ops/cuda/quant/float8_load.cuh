@@ -1,0 +1,50 @@
+// ops/cuda/quant/float8_load.cuh -- the two producers of the streamed GEMM of e4m3 weights that lie
+// row by row: one thread copies weights, one rows of x and their scales.
+#pragma once
+#include "ops/cuda/linear/stream_load.cuh"
+#include "ops/cuda/quant/float8_args.cuh"
+
+namespace skiff::cuda::float8 {
+
+template <int N, bool kGated>
+struct Float8Weights {
+  const CUtensorMap& map;  // its elements are pairs of weights
+  const StreamArgs& a;
+
+  __device__ void operator()(const Float8Ring<N>& ring, const TileSlice& s, int chunk,
+                             int stage) const {
+    const uint32_t barrier = ring.full + 8 * stage, to = ring.weights(stage);
+    barrier_expect(barrier, Float8Ring<N>::kWeightBytes);
+    if constexpr (kGated)
+      copy_tile(to, map, barrier, chunk * (kColumns / 2), 0, 0, s.tile * (kTileRows / 16),
+                s.job.expert, a.keep_weights);
+    else
+      copy_tile(to, map, barrier, chunk * (kColumns / 2), s.tile * kTileRows, 0, 0, s.job.expert,
+                a.keep_weights);
+  }
+};
+
+template <int N>
+struct Float8X {
+  static constexpr int kBox = N < kBoxRows ? N : kBoxRows;
+
+  const CUtensorMap& map;  // its boxes have 128 bytes of kBox rows
+  const StreamArgs& a;
+  const Float8Args& q;
+
+  // Rows beyond those of the job are left out, in whole boxes. Scales are copied from an aligned
+  // address on.
+  __device__ void operator()(const Float8Ring<N>& ring, const TileSlice& s, int chunk,
+                             int stage) const {
+    constexpr int kBoxBytes = kBox * kColumns, kScaleBytes = Float8Ring<N>::kScaleBytes;
+    const int boxes = (s.job.rows + kBox - 1) / kBox, row = first_row(a, s);
+    const uint32_t barrier = ring.full + 8 * stage, to = ring.rows(stage);
+    barrier_expect(barrier, boxes * kBoxBytes + kScaleBytes);
+    for (int i = 0; i < boxes; ++i)
+      copy_tile(to + i * kBoxBytes, map, barrier, chunk * (kColumns / 2), row + i * kBox);
+    copy_bytes(ring.scales(stage), q.x_scales + chunk * q.x_scale_stride + row / 4 * 4, kScaleBytes,
+               barrier, Keep::kNormal);
+  }
+};
+
+}  // namespace skiff::cuda::float8
