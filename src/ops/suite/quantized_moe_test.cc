@@ -178,12 +178,15 @@ TEST_P(OpSuite, QuantizedExpertsOfWholeBlocks) {
   }
 }
 
-// So many tiles that blocks claim them.
-TEST_P(OpSuite, QuantizedExpertsOfManyTiles) {
+// So many tiles that a device may take them whole, or by twos, of either product.
+TEST_P(OpSuite, QuantizedExpertsOfManyWholeBlocks) {
   if (ops->device() == Device{}) GTEST_SKIP() << "the host computes a few tokens at a time";
   for (const WeightFormat& format : quantized_formats()) {
     if (!is_blocks_of_float8(format) || !ops->multiplies(format)) continue;
-    quantized_experts(*ops, format, {1'501, 256, 2'048, kBF16, {.experts = 4, .top_k = 2}});
+    for (const QuantizedMoe& c :
+         {QuantizedMoe{2'201, 256, 2'048, kBF16, {.experts = 4, .top_k = 2}},
+          {2'203, 4'096, 128, kBF16, {.experts = 4, .top_k = 2}}})
+      quantized_experts(*ops, format, c);
   }
 }
 
