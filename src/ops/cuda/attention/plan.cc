@@ -67,6 +67,14 @@ class ListWalk {
       ++piece;  // the next head's first one after the last
     return {s.base + kv_head * units(s, shape_.piece) + piece, share_};
   }
+  // The tiles before a place where a block begins.
+  int64_t tiles_before(const BlockBegin& place) {
+    while (share_ < place.share) next();
+    if (share_ == head_.shares) return tiles_;
+    const DecodeShare& s = shares_[share_];
+    const int pieces = units(s, shape_.piece), in_share = place.at - s.base;
+    return tiles_ + int64_t{s.tiles} * (in_share / pieces) + begin(s, in_share % pieces);
+  }
 
  private:
   int end() const {
@@ -91,18 +99,42 @@ class ListWalk {
   int64_t tiles_ = 0;  // of all heads of earlier shares
 };
 
-// Finds where each block begins.
+// Finds where each block begins, by `place`, a function of a block that is called in order.
+template <class Place>
+void deal_by(Place place, int blocks, BlockBegin* begins) {
+  for (int b = 0; b <= blocks; ++b) begins[b] = place(b);
+}
+// The most tiles of a block where blocks begin so.
+template <class Place>
+int64_t most_tiles(Place place, int blocks, ListWalk walk) {
+  int64_t most = 0, before = 0;
+  for (int b = 0; b <= blocks; ++b) {
+    const int64_t tiles = walk.tiles_before(place(b));
+    most = std::max(most, tiles - before);
+    before = tiles;
+  }
+  return most;
+}
+
+// Pieces differ in length, so equal numbers of them may be unequal work. Where they are not, a head
+// is more often one block's, and nothing of it has to be folded.
 void deal(const PlanHead& head, const DecodeShare* shares, const PlanShape& shape,
           BlockBegin* begins) {
+  ListWalk walk(head, shares, shape);  // each use begins with a copy
+  const auto by_count = [&head, walk](int b) mutable {
+    return walk.at(static_cast<int>(std::min<int64_t>(int64_t{b} * head.per_block, head.total)));
+  };
+  if (shape.piece == 0 || head.total <= shape.blocks)
+    return deal_by(by_count, shape.blocks, begins);
   int64_t tiles = 0;
   for (int s = 0; s < head.shares; ++s) tiles += int64_t{shares[s].tiles} * shape.kv_heads;
-  ListWalk walk(head, shares, shape);
-  const bool by_tiles = shape.piece > 0 && head.total > shape.blocks;
-  for (int b = 0; b <= shape.blocks; ++b) {
-    const int64_t at = std::min<int64_t>(int64_t{b} * head.per_block, head.total);
-    begins[b] = by_tiles ? walk.at_tile((tiles * b + shape.blocks - 1) / shape.blocks)
-                         : walk.at(static_cast<int>(at));
-  }
+  const auto by_tiles = [tiles, &shape, walk](int b) mutable {
+    return walk.at_tile((tiles * b + shape.blocks - 1) / shape.blocks);
+  };
+  if (most_tiles(by_count, shape.blocks, walk) <= most_tiles(by_tiles, shape.blocks, walk))
+    deal_by(by_count, shape.blocks, begins);
+  else
+    deal_by(by_tiles, shape.blocks, begins);
 }
 
 }  // namespace

@@ -224,6 +224,26 @@ TEST(AttentionPlan, AsManyBlocksAsPiecesWorkWhereTheseAreFew) {
   for (int b = 0; b <= 264; ++b) EXPECT_EQ(plan.begins[static_cast<size_t>(b)].at, std::min(b, 32));
 }
 
+TEST(AttentionPlan, PiecesOfOneLengthAreDealtInEqualNumbers) {
+  Step step;
+  for (int i = 0; i < 32; ++i) step.add(1, 1000);
+  const PlanShape shape = {.kv_heads = 8, .group = 4, .blocks = 264, .piece = 4, .parts = 2000};
+  const Plan plan(shape, step);
+  expect_line(plan, shape);
+  for (int b = 0; b <= 264; ++b)
+    EXPECT_EQ(plan.begins[static_cast<size_t>(b)].at, std::min(4 * b, 1024));
+}
+
+TEST(AttentionPlan, PiecesOfManyLengthsAreDealtByTheirTiles) {
+  Step step;
+  for (int i = 0; i < 40; ++i) step.add(1, i % 4 == 0 ? 30'000 : 300);
+  const PlanShape shape = {.kv_heads = 8, .group = 4, .blocks = 264, .piece = 4, .parts = 9000};
+  const Plan plan(shape, step);
+  expect_line(plan, shape);
+  expect_equal_parts(plan, shape);
+  EXPECT_NE(plan.begins[1].at, plan.head->per_block);
+}
+
 TEST(AttentionPlan, LongPromptsArePrefilledWithPiecesToo) {
   Step step;
   step.add(1, 700).add(100, 1000).add(3, 40);
