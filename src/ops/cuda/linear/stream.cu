@@ -124,7 +124,8 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   const int n = is_atoms(call.w) && one_order_ ? std::max(32, call.job_rows) : call.job_rows;
   SKIFF_CHECK(n <= rows_of_job(n, call.w), "jobs of {} rows", n);
   const int columns = static_cast<int>(out.cols());
-  const int tiles = tiles_of(columns, call.gated);
+  const int single_tiles = tiles_of(columns, call.gated);
+  const int at_once = tiles_at_once(call, n, single_tiles), tiles = single_tiles / at_once;
   const int chunks = codes ? atoms::chunks_of(x) : chunks_of(x);
   const bool many = has_many_tiles(call, n, tiles);
   const bool split = n <= kWidestSplit && !call.whole && !many;
@@ -156,9 +157,10 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
       .partials = reinterpret_cast<float*>(static_cast<char*>(workspace_) + kCounterBytes)};
   const Launch how = {multiprocessors_, kThreads, shared_bytes(n), stream};
   if (is_float8_rows(call.w))
-    return float8::start_float8(
-        {.rows = n, .gated = call.gated, .blocks = how.grid.x, .stream = stream}, args, met,
-        call.w);
+    return float8::start_float8({.kind = {.rows = n, .gated = call.gated, .tiles = at_once},
+                                 .blocks = how.grid.x,
+                                 .stream = stream},
+                                args, met, call.w);
   if (codes) {
     const AtomFormat format = atoms::format_of(call.w);
     const int64_t count = jobs.capacity > 0 ? jobs.capacity : (out.rows() + n - 1) / n;
@@ -180,6 +182,13 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
 bool StreamedProducts::has_many_tiles(const Call& call, int job_rows, int tiles) const {
   constexpr int64_t kRounds = 4;
   return call.jobs.jobs && call.out.rows() / job_rows * tiles >= kRounds * multiprocessors_;
+}
+
+// How many neighbouring tiles of weights a block had better multiply at a time: two of e4m3
+// weights, whose rows of x then come from the L2 half as often, where enough pairs are claimed.
+int StreamedProducts::tiles_at_once(const Call& call, int job_rows, int tiles) const {
+  const bool pairs = is_float8_rows(call.w) && job_rows == kWidestSplit && tiles % 2 == 0;
+  return pairs && has_many_tiles(call, job_rows, tiles / 2) ? 2 : 1;
 }
 
 // Returns whether a few rows meet packed weights that need no ring: rows of one job, or the copies

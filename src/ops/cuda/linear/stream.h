@@ -74,6 +74,7 @@ class StreamedProducts {
   struct Call;
   void run(const Call& call, cudaStream_t stream) const;
   bool has_many_tiles(const Call& call, int job_rows, int tiles) const;
+  int tiles_at_once(const Call& call, int job_rows, int tiles) const;
   bool is_direct(const Call& call) const;
   void run_direct(const Call& call, cudaStream_t stream) const;
   void run_dense(Call call, cudaStream_t stream) const;

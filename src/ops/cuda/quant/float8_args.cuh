@@ -30,11 +30,13 @@ __device__ __forceinline__ int first_row(const StreamArgs& a, const TileSlice& s
   return a.one_row ? 0 : s.job.first;
 }
 
-// A stage has 128 weight rows, the rows of x, and their scales.
-template <int N>
+// A stage has the 128 weight rows of each of kTilesOf neighbouring tiles, rows of x, and their
+// scales. A block that multiplies the rows of x by two tiles reads them half as often.
+template <int N, int kTilesOf = 1>
 struct Float8Ring {
-  static constexpr int kRows = N;
-  static constexpr int kWeightBytes = kTileRows * kColumns, kXBytes = N * kColumns;
+  static constexpr int kRows = N, kTiles = kTilesOf;
+  static constexpr int kTileBytes = kTileRows * kColumns, kXBytes = N * kColumns;
+  static constexpr int kWeightBytes = kTiles * kTileBytes;
   static constexpr int kScaleBytes = (N + atoms::kScaleSlack) * static_cast<int>(sizeof(float));
   static constexpr int kStageBytes = (kWeightBytes + kXBytes + kScaleBytes + 1023) / 1024 * 1024;
   static constexpr int kStages = std::min(16, 205 * 1024 / kStageBytes);

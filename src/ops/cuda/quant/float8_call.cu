@@ -11,18 +11,20 @@
 namespace skiff::cuda::float8 {
 namespace {
 
-// Calls f(kernel, rows, gated, bytes of shared memory) for each kernel.
+// Calls f(kernel, which it is, bytes of shared memory) for each kernel.
 template <class F>
 void for_each_kernel(F f) {
-  const auto with = [&]<int N>() {
-    f(float8_kernel<N, false>, N, false, Float8Ring<N>::kSharedBytes);
-    f(float8_kernel<N, true>, N, true, Float8Ring<N>::kSharedBytes);
+  const auto with = [&]<int N, int kTiles>() {
+    constexpr size_t kBytes = Float8Ring<N, kTiles>::kSharedBytes;
+    f(float8_kernel<N, false, kTiles>, Float8Kind{N, false, kTiles}, kBytes);
+    f(float8_kernel<N, true, kTiles>, Float8Kind{N, true, kTiles}, kBytes);
   };
-  with.template operator()<8>();
-  with.template operator()<16>();
-  with.template operator()<32>();
-  with.template operator()<64>();
-  with.template operator()<128>();
+  with.template operator()<8, 1>();
+  with.template operator()<16, 1>();
+  with.template operator()<32, 1>();
+  with.template operator()<64, 1>();
+  with.template operator()<128, 1>();
+  with.template operator()<128, 2>();
 }
 
 // Of pairs of elements. Dimensions [in, 8 rows, gate or up, groups of 8 rows, experts], or
@@ -45,7 +47,7 @@ CUtensorMap weight_map(const Linear& w, bool gated) {
 }  // namespace
 
 void allow_float8_kernels() {
-  for_each_kernel([](auto kernel, int, bool, size_t bytes) {
+  for_each_kernel([](auto kernel, const Float8Kind&, size_t bytes) {
     allow_shared(kernel, bytes);
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
           "asking for shared memory");
@@ -62,13 +64,13 @@ void start_float8(const Float8Launch& how, const StreamArgs& args, const MetRows
                         .x_scales = met.chunk_scales,
                         .x_scale_stride = met.chunk_stride};
   bool started = false;
-  for_each_kernel([&](auto kernel, int n, bool gated, size_t bytes) {
-    if (n != how.rows || gated != how.gated) return;
-    launch(kernel, {how.blocks, kFloat8Threads, bytes, how.stream}, weight_map(w, gated),
-           atoms::row_map(met.x, n), args, q);
+  for_each_kernel([&](auto kernel, const Float8Kind& kind, size_t bytes) {
+    if (kind != how.kind) return;
+    launch(kernel, {how.blocks, kFloat8Threads, bytes, how.stream}, weight_map(w, kind.gated),
+           atoms::row_map(met.x, kind.rows), args, q);
     started = true;
   });
-  SKIFF_CHECK(started, "no kernel for jobs of {} rows", how.rows);
+  SKIFF_CHECK(started, "no kernel for jobs of {} rows and {} tiles", how.kind.rows, how.kind.tiles);
 }
 
 }  // namespace skiff::cuda::float8

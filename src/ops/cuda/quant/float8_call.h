@@ -6,9 +6,15 @@
 
 namespace skiff::cuda::float8 {
 
-struct Float8Launch {
+struct Float8Kind {
   int rows = 0;  // rows of a job: 8, 16, 32, 64 or 128
   bool gated = false;
+  int tiles = 1;  // weight tiles of a block, which StreamArgs::tiles counts as one; 2: of 128 rows
+  bool operator==(const Float8Kind&) const = default;
+};
+
+struct Float8Launch {
+  Float8Kind kind;
   unsigned blocks = 0;
   cudaStream_t stream = nullptr;
 };

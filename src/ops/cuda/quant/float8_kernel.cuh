@@ -11,9 +11,9 @@
 namespace skiff::cuda::float8 {
 
 // What the warps that multiply do with their slices.
-template <int kMostRows, bool kGated>
+template <class Ring, bool kGated>
 struct Float8Consumer {
-  using Ring = Float8Ring<kMostRows>;
+  static constexpr int kMostRows = Ring::kRows, kTiles = Ring::kTiles;
 
   const StreamArgs& a;
   const Float8Args& q;
@@ -21,25 +21,31 @@ struct Float8Consumer {
   char* staging;
   LineStaging lines;
   RingTurn<Ring::kStages> turn = {};
-  float sum[kMostRows / 2];  // all sizes of jobs share these registers
+  float sum[kTiles * kMostRows / 2];  // all sizes of jobs share these registers
 
   // Takes a slice of a job of up to N rows.
   template <int N>
-  __device__ void take(TileSlice s) {
-    auto& part = reinterpret_cast<float(&)[N / 2]>(sum);
-    Float8Multiplier<Ring, N, kGated>(a, q, ring).run(part, s, turn);
-    if (s.is_cut(a) && !complete<N>(part, s)) return;
-    if constexpr (rows_lead(N))
-      RowsEpilogue<kGated>(a, staging).store_tile(part, s);
-    else
-      Epilogue<N, kGated, (kMostRows >= kFewestLines)>{a, &lines}.store_tile(part, s);
+  __device__ void take(const TileSlice& s) {
+    auto& parts = reinterpret_cast<float(&)[kTiles][N / 2]>(sum);
+    Float8Multiplier<Ring, N, kGated>(a, q, ring).run(parts, s, turn);
+    if constexpr (kTiles == 1) {
+      if (s.is_cut(a) && !complete<N>(parts[0], s)) return;
+    }
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      TileSlice tile = s;
+      tile.tile = s.tile * kTiles + t;
+      if constexpr (rows_lead(N))
+        RowsEpilogue<kGated>(a, staging).store_tile(parts[t], tile);
+      else
+        Epilogue<N, kGated, (kMostRows >= kFewestLines)>{a, &lines}.store_tile(parts[t], tile);
+    }
   }
 
   // Leaves the slice of a tile that several blocks share. Returns whether `part` has all of it now.
   template <int N>
   __device__ bool complete(float (&part)[N / 2], TileSlice s) {
-    if constexpr (rows_lead(N))
-      s.job.rows = N;  // sums are not of the rows that SharedTile leaves out
+    if constexpr (rows_lead(N)) s.job.rows = N;  // SharedTile leaves out what lies beyond the rows
     return SharedTile<N, kMostRows>{a}.add(part, s);
   }
 
@@ -59,13 +65,14 @@ struct Float8Consumer {
   }
 };
 
-template <int N, bool kGated>
+// kTiles: 2 where StreamArgs::tiles counts pairs of tiles, none of which is cut.
+template <int N, bool kGated, int kTiles>
 __global__ void __launch_bounds__(kFloat8Threads, 1)
     float8_kernel(const __grid_constant__ CUtensorMap w_map,
                   const __grid_constant__ CUtensorMap x_map, const __grid_constant__ StreamArgs a,
                   const __grid_constant__ Float8Args q) {
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000  // StreamedProducts::takes() nothing elsewhere
-  using Ring = Float8Ring<N>;
+  using Ring = Float8Ring<N, kTiles>;
   extern __shared__ char dynamic[];
   __shared__ alignas(8) uint64_t barriers[2 * Ring::kStages];
   __shared__ ClaimQueue queue;
@@ -87,13 +94,13 @@ __global__ void __launch_bounds__(kFloat8Threads, 1)
     if constexpr (N >= 64) more_registers<kMultiplierRegisters>();
     wait_for_previous();
     char* staging = memory + Ring::kRingBytes;
-    Float8Consumer<N, kGated>{a, q, ring, staging, LineStaging(staging)}.run(queue);
+    Float8Consumer<Ring, kGated>{a, q, ring, staging, LineStaging(staging)}.run(queue);
   } else {
     if constexpr (N >= 64) fewer_registers<kLoaderRegisters>();
     if (warp == kConsumers / 32 && elected())
-      load_weights<N>(a, queue, ring, Float8Weights<N, kGated>{w_map, a});
+      load_weights<N>(a, queue, ring, Float8Weights<Ring, kGated>{w_map, a});
     else if (warp == kConsumers / 32 + 1 && elected())
-      load_rows<N>(a, queue, ring, Float8X<N>{x_map, a, q});
+      load_rows<N>(a, queue, ring, Float8X<Ring>{x_map, a, q});
   }
 #endif
 }

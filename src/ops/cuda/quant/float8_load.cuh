@@ -6,26 +6,34 @@
 
 namespace skiff::cuda::float8 {
 
-template <int N, bool kGated>
+template <class Ring, bool kGated>
 struct Float8Weights {
   const CUtensorMap& map;  // its elements are pairs of weights
   const StreamArgs& a;
 
-  __device__ void operator()(const Float8Ring<N>& ring, const TileSlice& s, int chunk,
-                             int stage) const {
-    const uint32_t barrier = ring.full + 8 * stage, to = ring.weights(stage);
-    barrier_expect(barrier, Float8Ring<N>::kWeightBytes);
+  __device__ void operator()(const Ring& ring, const TileSlice& s, int chunk, int stage) const {
+    const uint32_t barrier = ring.full + 8 * stage;
+    barrier_expect(barrier, Ring::kWeightBytes);
+    for (int t = 0; t < Ring::kTiles; ++t)
+      copy(ring.weights(stage) + t * Ring::kTileBytes, barrier, s.tile * Ring::kTiles + t, s,
+           chunk);
+  }
+
+ private:
+  __device__ void copy(uint32_t to, uint32_t barrier, int tile, const TileSlice& s,
+                       int chunk) const {
     if constexpr (kGated)
-      copy_tile(to, map, barrier, chunk * (kColumns / 2), 0, 0, s.tile * (kTileRows / 16),
+      copy_tile(to, map, barrier, chunk * (kColumns / 2), 0, 0, tile * (kTileRows / 16),
                 s.job.expert, a.keep_weights);
     else
-      copy_tile(to, map, barrier, chunk * (kColumns / 2), s.tile * kTileRows, 0, 0, s.job.expert,
+      copy_tile(to, map, barrier, chunk * (kColumns / 2), tile * kTileRows, 0, 0, s.job.expert,
                 a.keep_weights);
   }
 };
 
-template <int N>
+template <class Ring>
 struct Float8X {
+  static constexpr int N = Ring::kRows;
   static constexpr int kBox = N < kBoxRows ? N : kBoxRows;
 
   const CUtensorMap& map;  // its boxes have 128 bytes of kBox rows
@@ -34,9 +42,8 @@ struct Float8X {
 
   // Rows beyond those of the job are left out, in whole boxes. Scales are copied from an aligned
   // address on.
-  __device__ void operator()(const Float8Ring<N>& ring, const TileSlice& s, int chunk,
-                             int stage) const {
-    constexpr int kBoxBytes = kBox * kColumns, kScaleBytes = Float8Ring<N>::kScaleBytes;
+  __device__ void operator()(const Ring& ring, const TileSlice& s, int chunk, int stage) const {
+    constexpr int kBoxBytes = kBox * kColumns, kScaleBytes = Ring::kScaleBytes;
     const int boxes = (s.job.rows + kBox - 1) / kBox, row = first_row(a, s);
     const uint32_t barrier = ring.full + 8 * stage, to = ring.rows(stage);
     barrier_expect(barrier, boxes * kBoxBytes + kScaleBytes);

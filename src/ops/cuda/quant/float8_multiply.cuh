@@ -15,15 +15,22 @@ namespace skiff::cuda::float8 {
 // whose scales it loads at once, where otherwise it has sums of a quarter of them.
 constexpr bool rows_lead(int rows) { return rows == 2 * 64; }
 
-// A block's 128 weight rows by up to N rows of x, which may be fewer than a stage of the ring has
-// room for. A warpgroup has 64 of the weight rows, or, where they lead, of the rows of x.
+// The 128 weight rows of each of a block's tiles by up to N rows of x, which may be fewer than a
+// stage of the ring has room for. A warpgroup has 64 of the weight rows, or, where they lead, of
+// the rows of x.
 template <class Ring, int N, bool kGated>
 class Float8Multiplier {
  public:
   using Turn = RingTurn<Ring::kStages>;
+  static constexpr int kTiles = Ring::kTiles;
+  using Sums = float[N / 2];  // of a tile
 
   __device__ Float8Multiplier(const StreamArgs& a, const Float8Args& q, const Ring& ring)
-      : a_(a), q_(q), ring_(ring), lane_(threadIdx.x % 32), second_(q.up_row * q.scale_stride) {
+      : a_(a),
+        q_(q),
+        ring_(ring),
+        lane_(threadIdx.x % 32),
+        second_(kGated ? q.up_row * q.scale_stride : q.scale_stride) {
     const auto group = static_cast<uint32_t>(threadIdx.x / 128);
     const uint64_t weights = wgmma_operand(ring.weights(0)), rows = wgmma_operand(ring.rows(0));
     operand_high_ = static_cast<uint32_t>(weights >> 32);  // of both
@@ -32,39 +39,56 @@ class Float8Multiplier {
   }
 
   // sum = the slice's sums, scaled; wgmma.cuh says which thread holds which.
-  __device__ void run(float (&sum)[N / 2], const TileSlice& s, Turn& turn) const {
+  __device__ void run(Sums (&sum)[kTiles], const TileSlice& s, Turn& turn) const {
     const float* from = first_scale(s);
     WeightScales next = load_scales(from);
 #pragma unroll
-    for (float& v : sum) v = 0;
+    for (Sums& tile : sum)
+#pragma unroll
+      for (float& v : tile) v = 0;
     const uint32_t of_rows = row_scales(s);
     for (int c = s.begin; c < s.end; ++c) {
-      float part[N / 2];
-      barrier_wait(ring_.full + 8 * turn.stage, turn.parity);
-      multiply(part, turn.stage);
       const WeightScales scale = next;
-      if (c + 1 < s.end) next = load_scales(++from);
       const uint32_t x_scales = of_rows + turn.stage * Ring::kStageBytes;
-      if constexpr (rows_lead(N))
-        promote_rows(sum, part, scale, x_scales, turn.stage);
-      else
-        promote(sum, part, scale, x_scales, turn.stage);
+      barrier_wait(ring_.full + 8 * turn.stage, turn.parity);
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+        Sums part;
+        multiply(part, turn.stage, t);
+        if (t == 0 && c + 1 < s.end) next = load_scales(++from);
+        const Scales by = scales_of(scale, t);
+        const int done = t + 1 == kTiles ? turn.stage : -1;
+        if constexpr (rows_lead(N))
+          promote_rows(sum[t], part, by, x_scales, done);
+        else
+          promote(sum[t], part, by, x_scales, done);
+      }
       turn.advance();
     }
   }
 
  private:
-  // Those of the gate and of what it lets through, or one for all rows of the tile.
+  // The scales of a chunk: gated, those of the gate and of what it lets through, which all tiles
+  // share; otherwise one for each tile.
+  static constexpr int kScales = kGated ? 2 : kTiles;
   struct WeightScales {
-    float at[kGated ? 2 : 1];
+    float at[kScales];
   };
+  // Those of a tile, for the lane's first row and its second, or for its pieces by turns.
+  struct Scales {
+    float at[2];
+  };
+  static __device__ Scales scales_of(const WeightScales& s, int tile) {
+    if constexpr (kGated) return {s.at[0], s.at[1]};
+    return {s.at[tile], s.at[tile]};
+  }
 
   __device__ const float* first_scale(const TileSlice& s) const {
-    const int block = kGated ? s.tile * (kTileRows / 2) / kColumns : s.tile;
+    const int tile = s.tile * kTiles, block = kGated ? tile * (kTileRows / 2) / kColumns : tile;
     return q_.scales + s.job.expert * q_.expert_scales + block * q_.scale_stride + s.begin;
   }
   __device__ __forceinline__ WeightScales load_scales(const float* from) const {
-    if constexpr (kGated)
+    if constexpr (kScales == 2)
       return {__ldg(from), __ldg(from + second_)};
     else
       return {__ldg(from)};
@@ -77,14 +101,16 @@ class Float8Multiplier {
     return ring_.scales(0) + 4 * (first_row(a_, s) % 4 + own);
   }
 
-  // part = the sums of a chunk, once the wgmmas are waited for. The other warpgroup keeps the
+  // part = a tile's sums of a chunk, once the wgmmas are waited for. The other warpgroup keeps the
   // tensor cores busy while they are scaled.
-  __device__ __forceinline__ void multiply(float (&part)[N / 2], int stage) const {
+  __device__ __forceinline__ void multiply(Sums& part, int stage, int tile) const {
     const uint32_t at = stage * (Ring::kStageBytes >> 4);
+    const uint32_t weights = at + tile * (Ring::kTileBytes >> 4);
+    const uint32_t m = m_ + (rows_lead(N) ? at : weights), n = n_ + (rows_lead(N) ? weights : at);
     wgmma_fence();
 #pragma unroll
     for (int k = 0; k < kColumns / 32; ++k)
-      wgmma_float8<N>(part, operand(m_ + at, k), operand(n_ + at, k), k > 0);
+      wgmma_float8<N>(part, operand(m, k), operand(n, k), k > 0);
     wgmma_commit();
   }
   // The operand of step k. Shared addresses, and so their sums here, fit the field for them.
@@ -93,15 +119,16 @@ class Float8Multiplier {
     return static_cast<uint64_t>(operand_high_) << 32 | (low + k * kStep);
   }
 
+  // Gives a stage back, unless it is below 0.
   __device__ __forceinline__ void release(int stage) const {
+    if (stage < 0) return;
     __syncwarp();
     if (lane_ == 0) barrier_arrive(ring_.empty + 8 * stage);
   }
 
   // sum += the part's sums, times the scales of the weights and of the rows of x.
-  __device__ __forceinline__ void promote(float (&sum)[N / 2], float (&part)[N / 2],
-                                          const WeightScales& scale, uint32_t x_scales,
-                                          int stage) const {
+  __device__ __forceinline__ void promote(Sums& sum, Sums& part, const Scales& scale,
+                                          uint32_t x_scales, int done) const {
     wgmma_wait<0>();
     settle(part);
 #pragma unroll
@@ -110,7 +137,7 @@ class Float8Multiplier {
       for (int i = 0; i < 2; ++i) {
         const float x = atoms::load_shared_float(x_scales + 4 * (8 * j + i));
         float by[2] = {scale.at[0] * x};
-        by[1] = kGated ? scale.at[kGated] * x : by[0];
+        by[1] = kGated ? scale.at[1] * x : by[0];
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           const int at = 4 * j + 2 * h + i;
@@ -118,23 +145,22 @@ class Float8Multiplier {
         }
       }
     }
-    release(stage);
+    release(done);
   }
   // The same where rows lead: pieces of eight weight rows are by turns of the gate and of what it
   // lets through.
-  __device__ __forceinline__ void promote_rows(float (&sum)[N / 2], float (&part)[N / 2],
-                                               const WeightScales& scale, uint32_t x_scales,
-                                               int stage) const {
+  __device__ __forceinline__ void promote_rows(Sums& sum, Sums& part, const Scales& scale,
+                                               uint32_t x_scales, int done) const {
     float by[2][2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float x = atoms::load_shared_float(x_scales + 4 * 8 * h);
       by[0][h] = scale.at[0] * x;
-      by[1][h] = kGated ? scale.at[kGated] * x : by[0][h];
+      by[1][h] = kGated ? scale.at[1] * x : by[0][h];
     }
     wgmma_wait<0>();
     settle(part);
-    release(stage);
+    release(done);
 #pragma unroll
     for (int at = 0; at < N / 2; ++at)
       sum[at] = fmaf(part[at], by[at / 4 % 2][at / 2 % 2], sum[at]);
