@@ -86,6 +86,11 @@ const std::vector<CallFormat>& call_table() {
       {.name = "hermes", .open = kToolCall, .close = kToolCallEnd},
       {.name = "longcat", .open = "<longcat_tool_call>", .close = "</longcat_tool_call>"},
       {.name = "granite-20b-fc", .open = "<function_call>"},
+      // Version 3.1 has a mark of its own, version 3 a message of another role.
+      {.name = "gigachat3",
+       .open = "<|function_call|>",
+       .open_too = "function call<|role_sep|>\n",
+       .message_end = "<|message_sep|>\n\n"},
       {.name = "ernie-45-vl-thinking",
        .open = kToolCall,
        .close = kToolCallEnd,
@@ -282,6 +287,8 @@ const CallFormat* detect_call_format(std::string_view chat_template) {
       {"internlm", "<|action_start|>", ""},
       {"cohere_command3", "<|START_ACTION|>", ""},
       {"olmo3", "<function_calls>", ""},
+      {"gigachat3", "<|role_sep|>", "function call"},
+      {"gigachat3", "<|role_sep|>", "<|function_call|>"},
       {"jamba", "<tool_calls>", ""},
       {"phi4_mini_json", "functools[", ""},
       {"hermes", kToolCall, ""},
@@ -304,8 +311,9 @@ const ReasoningFormat* detect_reasoning_format(std::string_view chat_template) {
 }
 
 std::vector<std::string_view> marks_of(const CallFormat& f) {
-  return without_empty({f.section, f.section_end, f.section_too, f.open, f.close, f.lead, f.id,
-                        f.name_end, f.key, f.key_end, f.value, f.value_end});
+  return without_empty({f.section, f.section_end, f.section_too, f.open, f.open_too, f.close,
+                        f.message_end, f.lead, f.id, f.name_end, f.key, f.key_end, f.value,
+                        f.value_end});
 }
 
 std::vector<std::string_view> marks_of(const ReasoningFormat& f) {

@@ -27,11 +27,12 @@ struct CallFormat {
   std::string_view section = {}, section_end = {};
   std::string_view section_too = {};  // another way to write `section`
   std::string_view open = {}, close = {};
-  bool bare_list = false;      // kJson: a list at the start of the answer needs no mark
-  bool open_is_call = false;   // `open` is the first byte of the call itself
-  bool only_at_start = false;  // nothing but blanks may stand before the first call
-  std::string_view lead = {};  // kNamed: what stands before the name ends with this
-  std::string_view id = {};    // kNamed: an id follows, behind the name
+  std::string_view open_too = {};  // another way to write `open`
+  bool bare_list = false;          // kJson: a list at the start of the answer needs no mark
+  bool open_is_call = false;       // `open` is the first byte of the call itself
+  bool only_at_start = false;      // nothing but blanks may stand before the first call
+  std::string_view lead = {};      // kNamed: what stands before the name ends with this
+  std::string_view id = {};        // kNamed: an id follows, behind the name
   std::string_view name_end = {};
   std::string_view fence = {};  // kNamed: stands before the arguments, and its first three bytes
                                 // behind them
@@ -39,6 +40,8 @@ struct CallFormat {
   bool short_ids = false;       // ids are 9 letters and digits
   // kTagged: key KEY key_end ... value VALUE value_end
   std::string_view key = {}, key_end = {}, value = {}, value_end = {};
+  // The end of a message, which is no part of the content, whether a call follows or not.
+  std::string_view message_end = {};
   // A call that begins inside the reasoning with one of these ends it, as models of the family may
   // go on to their calls without the mark.
   std::string_view ends_reasoning = {}, ends_reasoning_too = {};

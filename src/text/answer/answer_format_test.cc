@@ -19,7 +19,8 @@ TEST(AnswerFormat, NamesOfOtherServersAreKnown) {
                            "interns1",      "phi4_mini_json",
                            "deepseek_v4",   "deepseekv4",
                            "step3p5",       "trinity",
-                           "minimax",       "dots"})
+                           "minimax",       "dots",
+                           "gigachat3"})
     EXPECT_TRUE(find_call_format(name) && *find_call_format(name)) << name;
   for (const char* name :
        {"ernie-x1", "ernie_x1", "ernie-45-vl", "ernie-45-vl-thinking", "qwen3", "deepseek_r1",
@@ -37,7 +38,7 @@ TEST(AnswerFormat, KimisThinkInMarksOfTheirOwn) {
 // Formats that other servers have and this one has not are no other format.
 TEST(AnswerFormat, FormatsThatAreNotHereAreRefused) {
   for (const char* name : {"openai", "gpt-oss", "gemma4", "functiongemma", "step3", "apertus",
-                           "gigachat3", "minicpm5", "minimax_m3", "kimi_k3", "inkling"})
+                           "minicpm5", "minimax_m3", "kimi_k3", "inkling"})
     EXPECT_FALSE(find_call_format(name)) << name;
   for (const char* name : {"openai_gptoss", "gpt-oss", "gemma4", "kimi_k3", "inkling"})
     EXPECT_FALSE(find_reasoning_format(name)) << name;
@@ -62,6 +63,9 @@ TEST(AnswerFormat, TemplatesShowTheirFormat) {
   EXPECT_EQ(detected("<|python_tag|>"), "llama3_json");
   EXPECT_EQ(detected("{\"name\": function name, \"parameters\": dictionary of argument name"),
             "llama3_json");
+  EXPECT_EQ(detected("role + '<|role_sep|>\n'; 'role': 'function call'"), "gigachat3");
+  EXPECT_EQ(detected("role + '<|role_sep|>\n'; call='<|function_call|>'"), "gigachat3");
+  EXPECT_EQ(detected("role + '<|role_sep|>\n' + content"), "none");
   EXPECT_EQ(detected("{{ messages }}"), "none");
   EXPECT_EQ(detect_reasoning_format("content.split('</think>')")->name, "think");
   EXPECT_EQ(detect_reasoning_format("</think> <response>")->name, "ernie-x1");
@@ -71,9 +75,11 @@ TEST(AnswerFormat, TemplatesShowTheirFormat) {
 // MarkFinder takes the first mark that is complete, so none may begin with another one.
 TEST(AnswerFormat, NoMarkHidesAnother) {
   for (const CallFormat& format : call_formats()) {
-    const std::vector<std::string_view> content = {format.section, format.section_too, format.open};
-    const std::vector<std::string_view> between = {format.close, format.open, format.section_end,
-                                                   format.section, format.section_too};
+    const std::vector<std::string_view> content = {format.section, format.section_too, format.open,
+                                                   format.open_too, format.message_end};
+    const std::vector<std::string_view> between = {
+        format.close,       format.open,     format.section_end, format.section,
+        format.section_too, format.open_too, format.message_end};
     for (const auto& marks : {content, between})
       for (size_t i = 0; i < marks.size(); ++i)
         for (size_t j = 0; j < marks.size(); ++j)

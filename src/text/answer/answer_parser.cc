@@ -46,11 +46,12 @@ void AnswerParser::enter(State state) {
         {reasoning.end, reasoning.begin, calls.ends_reasoning, calls.ends_reasoning_too});
   else if (state == State::kContent)
     marks_.look_for({calls.section, calls.bare_list ? kList : calls.open, reasoning.begin,
-                     reasoning.content, reasoning.content_end, calls.section_too});
+                     reasoning.content, reasoning.content_end, calls.section_too, calls.open_too,
+                     calls.message_end});
   else if (state == State::kBetween)
     marks_.look_for({calls.close, calls.open, calls.section_end,
                      calls.fence.substr(0, std::min<size_t>(3, calls.fence.size())), calls.section,
-                     calls.section_too});
+                     calls.section_too, calls.open_too, calls.message_end});
 }
 
 void AnswerParser::push(std::string_view text, AnswerEvents& events) {
@@ -129,8 +130,11 @@ void AnswerParser::content_mark(size_t mark) {
       return section_mark(calls_format_.section_too);
     case kOpen:
       if (calls_format_.bare_list) return list_mark();
-      if (!calls_allowed()) return text(Part::kContent, calls_format_.open);
-      return begin_call(calls_format_.open);
+      return open_mark(calls_format_.open);
+    case kOpenToo:
+      return open_mark(calls_format_.open_too);
+    case kMessageEnd:
+      return end_message();
     case kThink:
       if (has_content_ || begun_ > 0 || reasoned_)
         return text(Part::kContent, reasoning_format_.begin);
@@ -148,6 +152,10 @@ void AnswerParser::section_mark(std::string_view mark) {
   return calls_allowed() ? begin_section(mark) : text(Part::kContent, mark);
 }
 
+void AnswerParser::open_mark(std::string_view mark) {
+  return calls_allowed() ? begin_call(mark) : text(Part::kContent, mark);
+}
+
 void AnswerParser::list_mark() {
   return calls_allowed() && !has_content_ ? begin_call(kList) : text(Part::kContent, kList);
 }
@@ -155,6 +163,12 @@ void AnswerParser::list_mark() {
 void AnswerParser::begin_section(std::string_view opening) {
   in_section_ = true;
   raw_ = std::exchange(blanks_, {}).append(opening);
+  enter(State::kBetween);
+}
+
+// The mark is kept only for a call behind it that is none after all.
+void AnswerParser::end_message() {
+  raw_ = std::exchange(blanks_, {}).append(calls_format_.message_end);
   enter(State::kBetween);
 }
 
@@ -209,11 +223,7 @@ void AnswerParser::between_byte(char c) {
     if (in_section_ && calls_format_.open.empty()) {
       start_body();
     } else {
-      in_section_ = false;
-      skip_blanks_ = true;
-      const std::string before = std::exchange(raw_, {});
-      enter(State::kContent);
-      if (begun_ == 0) text(Part::kContent, before);
+      leave_calls();
     }
     for (const char b : rest) byte(b);
     return;
@@ -221,10 +231,34 @@ void AnswerParser::between_byte(char c) {
   if (mark) between_mark(*mark);
 }
 
+// No call follows, but text. What the model has written for the first call comes back, except that
+// only the blanks remain of a message's end.
+void AnswerParser::leave_calls() {
+  in_section_ = false;
+  std::string before = std::exchange(raw_, {});
+  skip_blanks_ = begun_ > 0;
+  if (const auto end = message_end_in(before)) {
+    before.erase(0, *end + calls_format_.message_end.find_last_not_of('\n') + 1);
+    skip_blanks_ = begun_ > 0 || !has_content_;
+  }
+  enter(State::kContent);
+  if (begun_ == 0) text(Part::kContent, before);
+}
+
+std::optional<size_t> AnswerParser::message_end_in(std::string_view text) const {
+  if (calls_format_.message_end.empty()) return std::nullopt;
+  const size_t at = text.find(calls_format_.message_end);
+  return at == text.npos ? std::nullopt : std::optional(at);
+}
+
 void AnswerParser::between_mark(size_t mark) {
   switch (mark) {
     case kNext:
       return begin_call(calls_format_.open);
+    case kNextToo:
+      return begin_call(calls_format_.open_too);
+    case kMessageEndAgain:
+      return end_message();
     case kSectionAgain:
       return begin_section(calls_format_.section);
     case kSectionAgainToo:
@@ -279,7 +313,9 @@ void AnswerParser::finish(bool whole, AnswerEvents& events) {
       text(last, pending);
       break;
     case State::kBetween:
-      if (begun_ == 0) text(Part::kContent, raw_ + pending);
+      if (begun_ > 0 || (pending.empty() && message_end_in(raw_))) break;
+      leave_calls();
+      text(Part::kContent, pending);
       break;
     case State::kBody:
       if (whole && body_->finish()) break;

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -55,14 +56,25 @@ class AnswerParser : private CallSink {
     kBetween,  // behind a call, or in a section and before one
     kEnded,
   };
-  enum Mark : size_t { kSection, kOpen, kThink, kWrap, kWrapEnd, kSectionToo };  // kContent
+  enum Mark : size_t {  // kContent
+    kSection,
+    kOpen,
+    kThink,
+    kWrap,
+    kWrapEnd,
+    kSectionToo,
+    kOpenToo,
+    kMessageEnd
+  };
   enum BetweenMark : size_t {
     kClose,
     kNext,
     kSectionEnd,
     kFenceEnd,
     kSectionAgain,
-    kSectionAgainToo
+    kSectionAgainToo,
+    kNextToo,
+    kMessageEndAgain
   };
 
   void byte(char c);
@@ -75,8 +87,12 @@ class AnswerParser : private CallSink {
   void between_mark(size_t mark);
   void enter(State state);
   void section_mark(std::string_view mark);
+  void open_mark(std::string_view mark);
   void list_mark();
   void begin_section(std::string_view opening);
+  void end_message();
+  void leave_calls();
+  std::optional<size_t> message_end_in(std::string_view text) const;
   void begin_call(std::string_view opening);
   void start_body();
   void break_call();

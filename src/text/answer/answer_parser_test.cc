@@ -165,13 +165,12 @@ TEST_P(Formats, OneCallEndsTheAnswer) {
 
 INSTANTIATE_TEST_SUITE_P(All, Formats, ::testing::ValuesIn(format_writers()),
                          [](const auto& instance) {
-                           std::string name = instance.param.format;
+                           std::string name = instance.param.format + instance.param.variant;
                            std::ranges::replace(name, '-', '_');
                            return name;
                          });
 
 TEST(AnswerParser, EveryFormatIsTested) {
-  EXPECT_EQ(format_writers().size(), call_formats().size());
   for (const CallFormat& format : call_formats())
     EXPECT_TRUE(std::ranges::any_of(format_writers(), [&](const FormatWriter& writer) {
       return writer.format == format.name;

@@ -33,9 +33,12 @@ struct FormatWriter {
   const char* format;
   CallWriter write;
   std::string malformed;  // begins like a call and is none
+  std::string variant;    // tells the ways apart in which one format is written
 };
 
-inline void PrintTo(const FormatWriter& writer, std::ostream* out) { *out << writer.format; }
+inline void PrintTo(const FormatWriter& writer, std::ostream* out) {
+  *out << writer.format << writer.variant;
+}
 
 inline std::string joined(const std::vector<ExpectedCall>& calls, const std::string& between,
                           const std::function<std::string(const ExpectedCall&)>& one) {
@@ -193,6 +196,10 @@ inline std::vector<FormatWriter> format_writers() {
       {"longcat", marked_calls("<longcat_tool_call>", "</longcat_tool_call>"),
        "<longcat_tool_call>f()</longcat_tool_call>"},
       {"granite-20b-fc", marked_calls("<function_call> ", ""), "<function_call> f"},
+      {"gigachat3", marked_calls("<|function_call|>", ""), "<|function_call|>f{}"},
+      {"gigachat3",
+       marked_calls("<|message_sep|>\n\nfunction call<|role_sep|>\n", "<|message_sep|>\n\n"),
+       "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": f}", "_messages"},
       {"interns1", json_list("<|action_start|> <|plugin|>\n", "<|action_end|>", "parameters"),
        "<|action_start|> <|plugin|>{}<|action_end|>"},
       {"jamba", json_list("<tool_calls>", "</tool_calls>"), "<tool_calls>[\"f\"]"},

@@ -108,6 +108,17 @@ const std::vector<CallWriting>& call_writings() {
        .tail = "}",
        .between = " ",
        .style = kJson},
+      {.format = "gigachat3",
+       .needs = "<|function_call|>",
+       .head = "<|function_call|>{\"name\": \"",
+       .arguments = kArguments,
+       .tail = "}",
+       .style = kJson},
+      {.format = "gigachat3",
+       .head = "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"",
+       .arguments = kArguments,
+       .tail = "}",
+       .style = kJson},
       {.format = "interns1",
        .head = "<|action_start|> <|plugin|>\n{\"name\": \"",
        .arguments = kParameters,
@@ -228,6 +239,7 @@ class TagWriter {
     }
     const bool only = rules_.required || rules_.alone;
     OrderedJson format = only ? calls(std::move(tags)) : calls_in_text(std::move(tags));
+    if (!format_.message_end.empty()) format = with_message_end(std::move(format));
     return OrderedJson{{"type", "structural_tag"}, {"format", std::move(format)}};
   }
 
@@ -288,7 +300,17 @@ class TagWriter {
     OrderedJson out = OrderedJson::array();
     if (!format_.section.empty()) out.push_back(format_.section);
     if (!format_.open.empty() && !format_.open_is_call) out.push_back(format_.open);
+    if (format_.open_too.empty()) return out;
+    out.push_back(format_.open_too);
+    out.push_back(std::string(format_.message_end).append(format_.open_too));
     return out;
+  }
+
+  // The mark at which a message ends may stand at the end of the answer.
+  OrderedJson with_message_end(OrderedJson answer) const {
+    OrderedJson end = {{"type", "optional"}};
+    end["content"] = text_format(format_.message_end);
+    return sequence_of({std::move(answer), std::move(end)});
   }
 
   OrderedJson calls_in_text(OrderedJson tags) const {

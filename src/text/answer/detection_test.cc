@@ -19,7 +19,7 @@ struct Row {
 };
 
 // "none" for calls: the template shows no mark of a call (plain text, or no tools at all), or one
-// of a format that is not read yet (Apertus, Command R+, GigaChat, Gemma 4, gpt-oss, functionary).
+// of a format that is not read yet (Apertus, Command R+, Gemma 4, gpt-oss, functionary).
 constexpr Row kRows[] = {
     {"Apertus-8B-Instruct", "none", "none"},
     {"Apriel-1.6-15b-Thinker-fixed", "jamba", "none"},
@@ -31,8 +31,8 @@ constexpr Row kRows[] = {
     {"GLM-4.6", "glm45", "think"},
     {"GLM-4.7-Flash", "glm45", "think"},
     {"GLM-5.2", "glm45", "think"},
-    {"GigaChat3-10B-A1.8B", "none", "none"},
-    {"GigaChat3.1-10B-A1.8B", "none", "none"},
+    {"GigaChat3-10B-A1.8B", "gigachat3", "none"},
+    {"GigaChat3.1-10B-A1.8B", "gigachat3", "none"},
     {"HuggingFaceTB-SmolLM3-3B", "none", "think"},
     {"Kimi-K2-Instruct", "kimi_k2", "none"},
     {"Kimi-K2-Thinking", "kimi_k2", "think"},
