@@ -16,6 +16,7 @@ ExprId schema_text(std::string_view schema, JsonSyntax& syntax, bool strict) {
   const ExprId out = lowering.value({document.root()});
   if (syntax.exprs().fuel().empty()) refuse("the schema is too complex (its fuel is spent)");
   if (out == kNothing) refuse("the schema cannot be satisfied: no value fits it");
+  lowering.check_depth(out);
   return out;
 }
 

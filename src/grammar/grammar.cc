@@ -21,7 +21,7 @@ struct Learned {
     RuleSet rules(exprs, vocabulary);
     rules.rules[0] = constraint_text(constraint, rules);
     if (fuel.empty()) refuse("the constraint is too complex (its fuel is spent)");
-    starts = prepared_rules(exprs, std::move(rules.rules));
+    starts = prepared_rules(exprs, std::move(rules.rules), rules.names);
     plain = std::move(rules.plain);
     compiled = exprs.mark();
     start();

@@ -10,7 +10,9 @@ namespace skiff::grammar {
 NamedRules::Rule& NamedRules::rule(const std::string& name) {
   const auto known = known_.find(name);
   if (known != known_.end()) return known->second;
-  return known_[name] = {rules_.reserve()};
+  const RuleId id = rules_.reserve();
+  rules_.names[id] = name;
+  return known_[name] = {id};
 }
 
 ExprId NamedRules::use(const std::string& name) { return rules_.exprs.call(rule(name).id); }

@@ -1,5 +1,7 @@
 // grammar/rule_set.h -- where front ends write their rules.
 #pragma once
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "grammar/expr.h"
@@ -29,6 +31,7 @@ class RuleSet {
   ExprSet& exprs;
   const Vocabulary& vocabulary;  // for the special tokens that a text names
   std::vector<ExprId> rules = {kNothing};
+  std::unordered_map<RuleId, std::string> names;  // what grammars call their rules
   // Expressions of one character that take every plain character (vocabulary.h).
   std::vector<ExprId> plain;
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "grammar/call_depth.h"
+#include "grammar/machine.h"
 #include "grammar/refusal.h"
 
 namespace skiff::grammar {
@@ -219,9 +221,29 @@ class LeftCorner {
   std::vector<ExprId>& starts_;
 };
 
+// A group that is left-recursive becomes a repetition, so calls within it may cost no depth.
+void check_depth(const ExprSet& exprs, const std::vector<ExprId>& rules,
+                 const Components& components,
+                 const std::unordered_map<RuleId, std::string>& names) {
+  if (rules.size() <= kMaxDepth) return;
+  std::vector<bool> flat(rules.size());
+  for (RuleId rule = 0; rule < rules.size(); ++rule) flat[rule] = components.recursive(rule);
+  const CallDepth depth(exprs, rules, flat);
+  if (depth.of(rules[0]) <= kMaxDepth) return;
+  std::string place;
+  for (const RuleId rule : depth.chain(rules[0], kMaxDepth))
+    if (const auto name = names.find(rule); name != names.end())
+      place = fmt::format(": rule \"{}\" lies deeper", name->second);
+  refuse(
+      "every text of the constraint needs more than {} rules within each other, the most that are "
+      "followed{}; write fewer and longer rules",
+      kMaxDepth, place);
+}
+
 }  // namespace
 
-std::vector<ExprId> prepared_rules(ExprSet& exprs, std::vector<ExprId> rules) {
+std::vector<ExprId> prepared_rules(ExprSet& exprs, std::vector<ExprId> rules,
+                                   const std::unordered_map<RuleId, std::string>& names) {
   const Facts facts(exprs, rules);
   if (!facts.productive(0)) refuse("the constraint cannot be satisfied: no finite text fits it");
   if (!facts.trivial()) {
@@ -231,6 +253,7 @@ std::vector<ExprId> prepared_rules(ExprSet& exprs, std::vector<ExprId> rules) {
   for (RuleId rule = 0; rule < rules.size(); ++rule) exprs.set_rule(rule, rules[rule]);
   const Calls calls = first_calls(exprs, rules);
   const Components components(calls);
+  check_depth(exprs, rules, components, names);
   exprs.set_groups(components.groups());
   std::vector<ExprId> starts = rules;
   LeftCorner corner(exprs, calls, components.groups(), starts);

@@ -89,6 +89,22 @@ def test_a_complete_form_ends_the_reply(server):
     assert (choice.message.content, choice.finish_reason) == ("yes", "stop")
 
 
+def deep_grammar(links):
+    """Rules within rules; the first is `root`."""
+    rules = [f'r{i} ::= "<" r{i + 1} ">"' for i in range(1, links)]
+    return "\n".join(['root ::= "<" r1 ">"', *rules, f'r{links} ::= "m"'])
+
+
+def deep_schema(links):
+    """Lists within lists. The first members refer to late links, so that each is read by itself."""
+    defs = {f"d{i}": {"type": "array", "minItems": 1, "items": {"$ref": f"#/$defs/d{i + 1}"}}
+            for i in range(links)}
+    properties = {f"p{i}": {"$ref": f"#/$defs/d{i}"} for i in range(links, 0, -80)}
+    return {"type": "object", "properties": {**properties, "all": {"$ref": "#/$defs/d0"}},
+            "required": ["all"], "additionalProperties": False,
+            "$defs": {**defs, f"d{links}": {"type": "null"}}}
+
+
 def test_what_cannot_be_honoured_is_a_400(server):
     client = server.client()
     cases = [({"guided_json": {"properties": {"a": {"not": {"type": "null"}}}}}, "guided_json",
@@ -98,6 +114,8 @@ def test_what_cannot_be_honoured_is_a_400(server):
              ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_choice", "guided_regex"),
              ({"structured_outputs": {"choices": ["b"]}}, "structured_outputs", "choice"),
              ({"guided_grammar": "root ::= missing"}, "guided_grammar", "missing"),
+             ({"guided_grammar": deep_grammar(1500)}, "guided_grammar", 'rule "r1025" lies deeper'),
+             ({"guided_json": json.dumps(deep_schema(1400))}, "guided_json", "/$defs/d1023/items"),
              ({"guided_json": False}, "guided_json", "satisfied")]
     for body, field, part in cases:
         with pytest.raises(openai.BadRequestError) as refused:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "grammar/call_depth.h"
+#include "grammar/machine.h"
 #include "grammar/regex.h"
 #include "grammar/schema/formats.h"
 
@@ -45,7 +47,7 @@ ExprId SchemaLowering::value(const Nodes& schemas) {
   if (nodes.empty()) return syntax_.value();
   if (const auto known = known_.find(nodes); known != known_.end()) return known->second;
   if (const auto open = open_.find(nodes); open != open_.end()) {
-    if (!open->second.rule) open->second.rule = syntax_.rules().reserve();
+    if (!open->second.rule) open->second.rule = reserve_for(nodes.front());
     return exprs().call(*open->second.rule);
   }
   if (open_.size() > kMaxDepth)
@@ -60,6 +62,28 @@ ExprId SchemaLowering::value(const Nodes& schemas) {
   return known_[nodes] = out;
 }
 
+RuleId SchemaLowering::reserve_for(Node schema) {
+  const RuleId rule = syntax_.rules().reserve();
+  rule_nodes_[rule] = schema;
+  return rule;
+}
+
+void SchemaLowering::check_depth(ExprId value) const {
+  const std::vector<ExprId>& rules = syntax_.rules().rules;
+  if (rules.size() <= kMaxDepth) return;
+  const CallDepth depth(syntax_.exprs(), rules);
+  if (depth.of(value) <= kMaxDepth || depth.of(value) == CallDepth::kEndlessDepth) return;
+  std::string pointer;
+  for (const RuleId rule : depth.chain(value, kMaxDepth))
+    if (const auto made_for = rule_nodes_.find(rule); made_for != rule_nodes_.end())
+      pointer = document_.pointer(made_for->second);
+  throw Refusal(fmt::format("every value needs more than {} schemas within each other, the most "
+                            "that are followed, and this one lies deeper; write fewer of them as "
+                            "\"$ref\" to one another",
+                            kMaxDepth),
+                pointer);
+}
+
 ExprId SchemaLowering::made(const Nodes& schemas) {
   if (schemas.size() == 1 && only_reference(schemas[0])) {
     const Node reference = member_of(schemas[0], "$ref");
@@ -68,7 +92,7 @@ ExprId SchemaLowering::made(const Nodes& schemas) {
       expander_.expand(schemas[0]);
       const ExprId target = value({document_.resolve(reference->get<std::string>(), schemas[0])});
       if (target == kNothing || exprs()[target].kind == ExprKind::kCall) return target;
-      return syntax_.rules().define(syntax_.rules().reserve(), target);
+      return syntax_.rules().define(reserve_for(schemas[0]), target);
     }
   }
   std::vector<ExprId> choices;

@@ -26,6 +26,8 @@ class SchemaLowering {
   ExprId value(const Nodes& schemas);
   // The bodies of the strings that fit, as they stand between the quotes, or spelled otherwise.
   std::optional<ExprId> string_bodies(const Nodes& schemas, StringSpelling spelling);
+  // Throws Refusal with the pointer of a schema that lies too deep in every text of `value`.
+  void check_depth(ExprId value) const;
   Expander& expander() { return expander_; }
   // The schemas for a member `name` of an object.
   Nodes nodes_of(const Shape& shape, const std::string& name, Reading reading = Reading::kLeast) {
@@ -37,6 +39,7 @@ class SchemaLowering {
     std::optional<RuleId> rule;  // made when the value is needed while it is being made
   };
   ExprId made(const Nodes& schemas);
+  RuleId reserve_for(Node schema);
   ExprId shape(const Shape& shape);
   ExprId values(const Shape& shape);
   ExprId numbers(const Shape& shape);
@@ -84,7 +87,8 @@ class SchemaLowering {
   PatternFinder patterns_;
   std::map<Nodes, ExprId> known_;
   std::map<Nodes, Open> open_;
-  Nodes made_;  // the schemas whose value is being made
+  std::map<RuleId, Node> rule_nodes_;  // the schemas that rules were made for
+  Nodes made_;                         // the schemas whose value is being made
 };
 
 }  // namespace skiff::grammar

@@ -87,7 +87,9 @@ class Arguments {
     std::vector<ExprId> choices;
     for (const Shape& shape : lowering_.expander().expand(document_.root()))
       if (shape.types & kObjectType) choices.push_back(object(shape));
-    return exprs().alt(std::move(choices));
+    const ExprId out = exprs().alt(std::move(choices));
+    lowering_.check_depth(out);
+    return out;
   }
 
  private:
