@@ -6,6 +6,7 @@
 #include "base/load_error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "download/static_models.h"
 #include "download/transfer.h"
 
 namespace skiff::apps {
@@ -43,6 +44,15 @@ download::MirrorConfig mirror_config(const Args& args) {
   return config;
 }
 
+// A hub has no static models; a folder of one may be meant for another program.
+void judge_name(const download::MirrorConfig& config) {
+  const download::StaticModel* graph = download::find_static_model(config.model);
+  if (!graph) return;
+  if (config.layout == download::MirrorConfig::Layout::kHub)
+    throw LoadError(download::advice_on(*graph));
+  spdlog::warn("{}", download::advice_on(*graph));
+}
+
 std::vector<download::RemoteFile> wanted(const Args& args, download::Mirror& mirror) {
   auto files = mirror.list();
   if (!files) throw LoadError(files.error().what);
@@ -74,6 +84,7 @@ void check_sizes(const std::vector<download::RemoteFile>& files, uint64_t most) 
 
 int run_download(const Args& args) {
   const download::MirrorConfig config = mirror_config(args);
+  judge_name(config);
   fetch::Client client({.ca_file = args.text("ca-file")});
   download::Mirror mirror(config, client);
   const std::vector<download::RemoteFile> files = wanted(args, mirror);

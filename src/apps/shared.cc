@@ -11,6 +11,7 @@
 #include "apps/speculative_flags.h"
 #include "base/load_error.h"
 #include "base/log.h"
+#include "download/static_models.h"
 #include "draft/methods.h"
 #include "gguf/gguf_files.h"
 #include "model/kv_cache_dtype.h"
@@ -69,7 +70,10 @@ std::string model_folder(const Args& args, size_t index) {
     throw UsageError(fmt::format("skiff {0} needs a model folder, as in skiff {0} models/demo",
                                  command_name(args.command())));
   const std::string folder = named ? args.text("model") : words[index];
-  if (!fs::exists(folder))
+  const bool there = fs::exists(folder);
+  if (const auto* graph = download::find_static_model(folder); graph && !there)
+    throw LoadError(download::advice_on(*graph));
+  if (!there)
     fail_load("{}: no such folder; MODEL is a local folder with config.json and weights", folder);
   // Commands that need the tokenizer alone also accept its file.
   if (!fs::is_directory(folder) && !(args.command() & (kTokenize | kConstrain)) &&

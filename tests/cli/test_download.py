@@ -301,6 +301,24 @@ def test_two_at_a_time_do_not_mix(mirror, tmp_path):
     assert (tmp_path / "m/w").read_bytes() == WEIGHTS and files_in(tmp_path / "m") == ["w"]
 
 
+STATIC = "deepseek-ai/DeepSeek-R1-MTP/weight_only_int4"
+ADVICE = "use the checkpoint deepseek-ai/DeepSeek-R1 with --quantization wint4"
+
+
+def test_a_static_model_is_named_as_such(mirror, tmp_path):
+    done = download(mirror, tmp_path / "m", name=STATIC)
+    assert done.returncode == 1 and ADVICE in done.stderr and not mirror.seen
+    folder = f"static/3.0.0.b4/{STATIC}/model"
+    mirror.files[f"/{folder}/file_list.txt"] = f"w:{hashlib.md5(WEIGHTS).hexdigest()}\n".encode()
+    mirror.files[f"/{folder}/w"] = WEIGHTS
+    done = download(mirror, tmp_path / "m", "--layout", "folder", name=folder)
+    assert done.returncode == 0 and ADVICE in done.stdout + done.stderr
+    assert (tmp_path / "m/w").read_bytes() == WEIGHTS
+    for name in (STATIC, f"/nowhere/{STATIC}/node1"):
+        done = subprocess.run([BINARY, "serve", name], capture_output=True, text=True)
+        assert done.returncode == 1 and ADVICE in done.stderr
+
+
 def test_the_command_line_teaches(tmp_path):
     for words, text in ((["download"], "needs the model's name"),
                         (["download", "a/b"], "no address is built in"),
