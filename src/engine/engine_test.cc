@@ -34,6 +34,7 @@ void add(kv::TierStats& sum, const kv::TierStats& part) {
   sum.failures += part.failures;
   sum.skipped += part.skipped;
   sum.recomputed += part.recomputed;
+  sum.waiting += part.waiting;
 }
 
 struct Setup {

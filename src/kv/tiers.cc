@@ -95,16 +95,16 @@ bool Tiers::take_room(Kept& kept, size_t blocks) {
   room_taken_ += room;
   kept.tiers_ = this;
   kept.room_ = room;
-  room_waiters_ -= std::exchange(kept.waits_, false);
+  stats_.waiting -= std::exchange(kept.waits_, false);
   return true;
 }
 
 uint64_t Tiers::wait_for_room(Kept& kept) {
-  if (!kept.waits_ && room_waiters_ == kMaxRoomWaiters) {
+  if (!kept.waits_ && stats_.waiting == kMaxRoomWaiters) {
     ++stats_.skipped;
     return 0;
   }
-  room_waiters_ += !std::exchange(kept.waits_, true);
+  stats_.waiting += !std::exchange(kept.waits_, true);
   kept.tiers_ = this;
   turned_away_ = true;
   return kRoom;
@@ -113,7 +113,7 @@ uint64_t Tiers::wait_for_room(Kept& kept) {
 void Tiers::Kept::let_go() {
   if (tiers_ == nullptr) return;
   for (const int host : std::exchange(hosts_, {})) tiers_->host_.unpin(host);
-  tiers_->room_waiters_ -= std::exchange(waits_, false);
+  tiers_->stats_.waiting -= std::exchange(waits_, false);
   if (const int room = std::exchange(room_, 0); room > 0) {
     tiers_->room_taken_ -= room;
     tiers_->turned_away_ = false;

@@ -50,6 +50,7 @@ struct TierStats {
   uint64_t failures = 0;                      // jobs that failed or came late; they are misses
   uint64_t skipped = 0;     // blocks not kept or fetched for want of a free host block
   uint64_t recomputed = 0;  // times that cached blocks were recomputed because that was cheaper
+  int waiting = 0;          // sequences that wait now for room in host memory
 
   TierStats& operator+=(const TierStats& other) {
     host_tokens += other.host_tokens;
@@ -61,6 +62,7 @@ struct TierStats {
     failures += other.failures;
     skipped += other.skipped;
     recomputed += other.recomputed;
+    waiting += other.waiting;
     return *this;
   }
 };
@@ -223,8 +225,8 @@ class Tiers {
   std::vector<TierJob> jobs_;
   std::unordered_map<uint64_t, TierJob> open_;  // jobs by id, without tokens
   uint64_t last_job_ = 0, committed_ = 0;
-  int room_taken_ = 0, room_waiters_ = 0;  // host blocks; sequences
-  bool turned_away_ = false;               // somebody had to wait since room was given back last
+  int room_taken_ = 0;        // host blocks
+  bool turned_away_ = false;  // somebody had to wait since room was given back last
   TierCost cost_;
   TierStats stats_;
 };

@@ -440,6 +440,7 @@ TEST_F(RoomInHostMemory, WhatASequenceFetchedIsNotTakenByTheNext) {
   EXPECT_FALSE(cache_->held(a));
   EXPECT_TRUE(fetch(b, texts_[1]));
   EXPECT_TRUE(cache_->held(b)) << "it waits for room";
+  EXPECT_EQ(cache_->tiers().stats().waiting, 1);
   EXPECT_TRUE(cache_->tiers().take_jobs().empty());
   EXPECT_EQ(cache_->open(a, texts_[0]), 6) << "all that was fetched is still there";
   EXPECT_FALSE(cache_->fetch(a, texts_[0]));
@@ -447,6 +448,7 @@ TEST_F(RoomInHostMemory, WhatASequenceFetchedIsNotTakenByTheNext) {
   EXPECT_FALSE(cache_->held(b));
   EXPECT_EQ(step(*cache_).loads.size(), 3u);
   EXPECT_TRUE(fetch(b, texts_[1]));
+  EXPECT_EQ(cache_->tiers().stats().waiting, 0);
   EXPECT_EQ(answer_all(*cache_).size(), 3u);
   EXPECT_EQ(cache_->open(b, texts_[1]), 6);
   cache_->begin(b, texts_[1], 7);
@@ -480,11 +482,15 @@ TEST_F(RoomInHostMemory, TheFirstThatWaitsIsNotOvertaken) {
 TEST_F(RoomInHostMemory, NotEverybodyWaits) {
   BlockTable a;
   ASSERT_TRUE(fetch(a, texts_[0]));
-  std::vector<BlockTable> others(300);
-  int waiting = 0;
-  for (BlockTable& other : others) waiting += fetch(other, texts_[1]);
-  EXPECT_EQ(waiting, 256);
-  EXPECT_EQ(cache_->tiers().stats().skipped, 44u);
+  {
+    std::vector<BlockTable> others(300);
+    int waiting = 0;
+    for (BlockTable& other : others) waiting += fetch(other, texts_[1]);
+    EXPECT_EQ(waiting, 256);
+    EXPECT_EQ(cache_->tiers().stats().waiting, 256);
+    EXPECT_EQ(cache_->tiers().stats().skipped, 44u);
+  }
+  EXPECT_EQ(cache_->tiers().stats().waiting, 0) << "those that have ended wait no more";
   answer_all(*cache_);
 }
 

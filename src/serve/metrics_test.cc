@@ -61,7 +61,7 @@ const char* const kGauges[] = {"num_requests_running",    "num_requests_waiting"
                                "hit_token_rate",          "cpu_hit_token_rate",
                                "gpu_hit_token_rate",      "first_token_latency",
                                "infer_latency",           "pd_leases",
-                               "pd_connections"};
+                               "pd_connections",          "prefix_cache_tier_waiting_num"};
 const char* const kCounters[] = {"requests_number",
                                  "requests_number_total",
                                  "request_success_total",
@@ -364,7 +364,7 @@ TEST(MetricsTest, HitsAreSharedOutToTheTiers) {
   metrics.sequence_admitted(0.1, 100, 80);
   metrics.sequence_admitted(0.1, 300, 0);
   service::Metrics::Now now;
-  now.engine.tiers = {.host_tokens = 20, .file_tokens = 10, .recomputed = 7};
+  now.engine.tiers = {.host_tokens = 20, .file_tokens = 10, .recomputed = 7, .waiting = 3};
   now.engine.blocks_total = 10;
   now.engine.blocks_free = 8;
   now.engine.blocks_unused = 5;
@@ -377,6 +377,7 @@ TEST(MetricsTest, HitsAreSharedOutToTheTiers) {
   EXPECT_EQ(value("prefix_cpu_cache_token_num"), 20);
   EXPECT_EQ(value("prefix_ssd_cache_token_num"), 10);
   EXPECT_EQ(value("prefix_cache_tier_recomputed_total"), 7);
+  EXPECT_EQ(value("prefix_cache_tier_waiting_num"), 3);
   EXPECT_EQ(value("hit_req_rate"), 0.5);
   EXPECT_EQ(value("hit_token_rate"), 0.2);
   EXPECT_EQ(value("gpu_hit_token_rate"), 0.125);

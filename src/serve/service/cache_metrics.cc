@@ -23,6 +23,7 @@ void CacheMetrics::follow(const engine::EngineStats& stats) {
   raise(tier_failures_, stats.tiers.failures);
   raise(tier_skips_, stats.tiers.skipped);
   raise(tier_recomputed_, stats.tiers.recomputed);
+  tier_waiting_.Set(stats.tiers.waiting);
   const double asked = cache_queries_.Value();
   hit_rate_.Set(part(cache_hits_.Value(), asked));
   device_rate_.Set(part(device_tokens_.Value(), asked));

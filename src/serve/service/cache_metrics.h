@@ -39,6 +39,8 @@ class CacheMetrics {
   prometheus::Counter& tier_recomputed_ =
       registry_.counter("prefix_cache_tier_recomputed_total",
                         "Times that cached blocks were computed again because that is cheaper");
+  prometheus::Gauge& tier_waiting_ = registry_.gauge(
+      "prefix_cache_tier_waiting_num", "Sequences that wait for room in the cache's host memory");
   prometheus::Gauge& usage_ =
       registry_.gauge("gpu_cache_usage_perc", "KV cache in use; 1 is all of it");
   prometheus::Gauge& blocks_free_ =
