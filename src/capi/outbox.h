@@ -41,7 +41,7 @@ class Outbox {
   std::optional<service::RequestId> put(uint64_t id, service::Reply reply);
   // Nothing of it is given any more. Gives the request that is to be cancelled, if it runs.
   std::optional<service::RequestId> drop(uint64_t id);
-  // The same for all.
+  // Nothing of any request is given any more. Gives the requests that are to be cancelled.
   std::vector<service::RequestId> drop_all();
   // No request that runs will go on; `why` is what take() says when all is collected.
   void close(Outcome why);

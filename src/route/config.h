@@ -19,7 +19,8 @@ struct RouterConfig {
   bool open_registration = false;
   // The key that backends get in place of the client's; empty: clients' keys are passed on.
   std::string backend_key;
-  // The same for what an operator tells all backends; empty: the operator's key is passed on.
+  // The key that backends get in place of the operator's with what the operator tells all of them;
+  // empty: the operator's key is passed on.
   std::string backend_admin_key;
   std::string backend_ca_file;  // see client_tls()
   http::CorsConfig cors;

@@ -22,7 +22,8 @@ class Server {
  public:
   // Binds the port. Throws LoadError if that fails, or if files or flags contradict each other.
   explicit Server(ServerConfig config);
-  // The same for a service that exists already; calls open().
+  // Binds the port and throws like the other constructor, for a service that exists already; calls
+  // open().
   Server(ServerConfig config, service::Service& service);
   ~Server();  // calls stop()
 

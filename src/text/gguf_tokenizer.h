@@ -18,7 +18,7 @@ std::optional<Json> tokenizer_config_of_gguf(const std::string& path);
 // Builds the tokenizer of a GGUF file: SentencePiece's BPE ("llama") or BPE of bytes ("gpt2") with
 // a known way to split texts. Throws a LoadError that names the file and the key.
 Result<std::unique_ptr<Tokenizer>> load_gguf_tokenizer(const std::string& path);
-// The same for a header that was read; `where` is its file's name, for errors.
+// Builds the tokenizer of a header that was read already; `where` is its file's name, for errors.
 Result<std::unique_ptr<Tokenizer>> make_gguf_tokenizer(const GgufHeader& header,
                                                        const std::string& where);
 

@@ -60,7 +60,7 @@ Json metadata_of(const Json& file, const std::string& pre) {
           {"tokenizer.ggml.token_type", types}, {"tokenizer.ggml.merges", merges}};
 }
 
-// The same for SentencePiece.
+// The metadata of a GGUF file with a tokenizer of SentencePiece is made of these.
 struct Piece {
   std::string text;
   float score;

@@ -101,8 +101,8 @@ class CpuOps final : public HostOps {
                                              // panels fit into a cache
   static constexpr int kWidestTask = 8;      // panels in one task of a GEMM
   static constexpr int64_t kTaskFloats = kRowBlock * kWidestTask * kPanel;
-  // The same for codes: the result, a pair of panels' sums, their scales and minima, and the values
-  // of their codes.
+  // A task of a GEMM with codes (kCodeTaskFloats) holds its result, a pair of panels' sums, their
+  // scales and minima, and the values of their codes.
   static constexpr int64_t kScaleGroups = 32;  // groups whose scales a task holds at once
   static constexpr int64_t kCodeScales = kScaleGroups * kWidestTask * kPanel;
   static constexpr int64_t kCodeTaskFloats =

@@ -57,7 +57,8 @@ class ConstraintCompiler {
   // Returns a constraint for one request. Errors are those of grammar::compile; kExhausted: too
   // many constraints are being compiled.
   Result<std::shared_ptr<const MeasuredConstraint>> compile(grammar::Constraint constraint);
-  // The same for TokenConstraint::source(), which another process has sent.
+  // Returns the constraint of a TokenConstraint::source(), which another process has sent, with the
+  // errors of compile().
   Result<std::shared_ptr<const MeasuredConstraint>> compile_source(std::string_view source);
 
  private:

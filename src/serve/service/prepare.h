@@ -22,7 +22,7 @@ struct PrepareContext {
 // Does what Service::prepare_all does, except that params.seed stays as given.
 Result<std::vector<Prepared>> prepare_requests(Request common, std::vector<PromptInput> prompts,
                                                const PrepareContext& context);
-// The same for one prompt, request.input.
+// Prepares one prompt, request.input, as prepare_requests() does several.
 Result<Prepared> prepare_request(Request request, const PrepareContext& context);
 
 // Does what Service::tokenize does.

@@ -208,8 +208,8 @@ class Service {
     if (!prepared) return prepared.error();
     return std::move(prepared->front());
   }
-  // The same for one or more prompts that share all other options; `common.input` is ignored. The
-  // lists of `common` are checked once and shared by all results.
+  // Prepares one or more prompts, as prepare() does one, that share all other options;
+  // `common.input` is ignored. The lists of `common` are checked once and shared by all results.
   virtual Result<std::vector<Prepared>> prepare_all(Request common,
                                                     std::vector<PromptInput> prompts) const = 0;
   // Returns the prompt's tokens as prepare() would, even if the context is too short for them;

@@ -58,7 +58,7 @@ CallFormat invokes(std::string_view name, std::string_view section, std::string_
           .value_end = "</parameter>"};
 }
 
-// The same with DeepSeek's marks; a parameter also says whether it is a string.
+// Calls in tags with DeepSeek's marks, where a parameter also says whether it is a string.
 CallFormat dsml(std::string_view name, std::string_view section, std::string_view section_end) {
   return {.name = name,
           .notation = Notation::kTagged,

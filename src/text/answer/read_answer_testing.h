@@ -10,7 +10,7 @@ namespace skiff::answer {
 
 inline ExpectedCall call(const char* arguments) { return {"f", OrderedJson::parse(arguments)}; }
 
-// The same read whole and byte by byte.
+// Reads the answer whole, and expects that reading it byte by byte makes no difference.
 inline ReadAnswer read(const std::string& format, const std::string& text,
                        const std::string& reasoning = "think", bool starts_in_reasoning = false) {
   auto options = options_for(format, reasoning);

@@ -114,8 +114,8 @@ struct SignedBytes {
   }
 };
 
-// The same for e4m3, where bytes are first brought into the order in which unpacking joins lower
-// ones with upper ones: a shuffle and two unpackings in place of two lookups.
+// Reads codes in e4m3 as SignedBytes does, but first brings bytes into the order in which unpacking
+// joins lower ones with upper ones: a shuffle and two unpackings in place of two lookups.
 struct UnpackedE4m3 {
   static constexpr int kLines = 2;
   __m512i low[2] = {_mm512_load_si512(kE4m3Sizes.low), _mm512_load_si512(kE4m3Sizes.low + 64)};

@@ -21,11 +21,11 @@ enum class L2Line { k128, k256 };
 CUtensorMap tensor_map(void* data, std::span<const uint64_t> size,
                        std::span<const uint64_t> stride_bytes, std::span<const uint32_t> box,
                        L2Line line = L2Line::k256);
-// The same for a tensor of bytes: box[0] is 32, 64 or 128, and rows of so many bytes are swizzled
-// as TMA swizzles them.
+// Makes such a map of a tensor of bytes: box[0] is 32, 64 or 128, and rows of so many bytes are
+// swizzled as TMA swizzles them.
 CUtensorMap byte_map(void* data, std::span<const uint64_t> size,
                      std::span<const uint64_t> stride_bytes, std::span<const uint32_t> box);
-// The same for a tensor of 32-bit words, whose boxes are copied without swizzling.
+// Makes such a map of a tensor of 32-bit words, whose boxes are copied without swizzling.
 CUtensorMap word_map(void* data, std::span<const uint64_t> size,
                      std::span<const uint64_t> stride_bytes, std::span<const uint32_t> box);
 

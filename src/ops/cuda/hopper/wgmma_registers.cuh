@@ -15,7 +15,7 @@ namespace skiff::cuda {
 template <int N>
 __device__ __forceinline__ void wgmma_held(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b,
                                            int add);
-// The same for e4m3: a [64, 32], b [N, 32].
+// d = a * b^T + (add ? d : 0) in e4m3: a [64, 32] in registers, b [N, 32] in shared memory.
 template <int N>
 __device__ __forceinline__ void wgmma_held_e4m3(float (&d)[N / 2], const uint32_t (&a)[4],
                                                 uint64_t b, int add);

@@ -40,7 +40,8 @@ __device__ void load_weights(const StreamArgs& a, ClaimQueue& queue, const Ring&
   }
 }
 
-// The same for rows of x.
+// Calls copy(ring, slice, chunk, stage) for the rows of x of this block's chunks, which the kernels
+// before have written: nothing is copied before griddepcontrol.wait.
 template <int N, class Ring, class Copy>
 __device__ void load_rows(const StreamArgs& a, ClaimQueue& queue, const Ring& ring, Copy copy) {
   wait_for_previous();

@@ -144,7 +144,8 @@ class TopK {
     return score_of(top) + score_of((equal & (equal - 1)) != 0 ? top : next);
   }
 
-  // The same for any group of `size` experts.
+  // Returns what a group of any `size` is judged by, in every lane, from the ranks of all experts
+  // that the lane has.
   __device__ float judge(const unsigned (&rank)[kSlots], int group, int size) {
     unsigned best = 0, second = 0;
     const int first = group * size, end = first + size;

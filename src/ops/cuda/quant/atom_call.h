@@ -13,7 +13,7 @@ inline int chunks_of(const Tensor& x) {
 // CHECKs that the weight's format has a packing.
 AtomFormat format_of(const Linear& w);
 AtomArgs args_of(const Linear& w);
-// The same for a product with rows that meet() has changed.
+// Returns the arguments of a product of the weight with rows that meet() has changed.
 AtomArgs args_of(const Linear& w, const MetRows& rows, const JobList& jobs);
 // Boxes of 128 bytes of up to `rows` rows of bf16 or e4m3.
 CUtensorMap row_map(const Tensor& x, int rows);

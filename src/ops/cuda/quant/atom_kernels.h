@@ -31,7 +31,8 @@ template <Codes kCodes, int kGroups>
 void start_atoms_of(const AtomLaunch& how, const CUtensorMap& x, const streamed::StreamArgs& args,
                     const AtomArgs& atoms);
 
-// The same for any format that atom_format() gives.
+// Let the kernels of all formats that atom_format() gives take their shared memory, and start the
+// kernel of one such format.
 void allow_all_atom_kernels();
 void start_atoms(const AtomFormat& format, const AtomLaunch& how, const CUtensorMap& x,
                  const streamed::StreamArgs& args, const AtomArgs& atoms);

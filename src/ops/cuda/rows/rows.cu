@@ -151,7 +151,8 @@ __global__ void held_norm_kernel(Matrix out, Matrix residual, Matrix delta, cons
   });
 }
 
-// The same for rows of any length: a block keeps its row in shared memory.
+// Adds delta to the residual and norms the sum, for rows of any length: a block keeps its row in
+// shared memory.
 template <class T, int N>
 __global__ void add_norm_kernel(Matrix out, Matrix residual, Matrix delta, const float* weight,
                                 float eps, int cols) {

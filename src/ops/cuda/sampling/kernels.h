@@ -90,7 +90,7 @@ int sampled_at_once(int vocab, size_t shared);
 // row.
 void start_histograms(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
                       const SampleMeans& means, cudaStream_t stream);
-// The same for the rows whose PassResult has no token yet; needs clusters.
+// Starts the sampling by histogram for the rows whose PassResult has no token yet; needs clusters.
 void start_missed(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
                   const PassResult* pass, const SampleMeans& means, cudaStream_t stream);
 size_t sample_bytes();
