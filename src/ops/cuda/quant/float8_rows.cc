@@ -5,22 +5,6 @@
 namespace skiff::cuda {
 namespace {
 
-size_t up(size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-struct Places {
-  size_t scales = 0, bias = 0, end = 0;
-};
-
-Places places_of(const Float8Rows& rows, bool bias) {
-  Places p;
-  p.scales = up(static_cast<size_t>(rows.matrices() * rows.out * rows.in));
-  p.bias =
-      p.scales + up(static_cast<size_t>(rows.matrices() * rows.scale_rows() * rows.scale_stride()) *
-                    sizeof(float));
-  p.end = p.bias + (bias ? up(static_cast<size_t>(rows.out) * sizeof(float)) : 0);
-  return p;
-}
-
 // Scales with a stride; what pads their rows is zero.
 void bring_scales(float* to, const Tensor& from, const Float8Rows& rows, cudaStream_t stream) {
   const auto pitch = static_cast<size_t>(rows.scale_stride()) * sizeof(float);
@@ -33,21 +17,10 @@ void bring_scales(float* to, const Tensor& from, const Float8Rows& rows, cudaStr
 
 }  // namespace
 
-bool keeps_float8_rows(const WeightFormat& format, int64_t experts, int64_t out, int64_t in) {
-  constexpr int kBlock = Float8Rows::kBlock;
-  const int64_t step = experts > 0 ? 2 * kBlock : 16;
-  return format.dtype == DType::kF8E4M3 && format.block_out == kBlock &&
-         format.block_in == kBlock && format.scale == DType::kF32 && !format.zero &&
-         format.input == InputFormat{DType::kF8E4M3, InputFormat::kGroups} && out % step == 0 &&
-         in % kBlock == 0;
-}
-
-size_t float8_rows_bytes(const Float8Rows& rows, bool bias) { return places_of(rows, bias).end; }
-
 Linear prepare_float8_rows(const Linear& plain, Device device, Buffer* owner, cudaStream_t stream) {
   const Float8Rows rows = float8_rows_of(plain);
   SKIFF_CHECK(plain.weight.contiguous() && plain.scale.contiguous() && !plain.order);
-  const Places places = places_of(rows, bool{plain.bias});
+  const Float8Places places = float8_places(rows, bool{plain.bias});
   *owner = Buffer(device, places.end);
   Linear out = {.weight = plain.weight, .format = plain.format, .experts = plain.experts};
   out.weight.data = owner->data();

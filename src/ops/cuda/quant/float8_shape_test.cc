@@ -1,4 +1,4 @@
-#include "ops/cuda/quant/float8_rows.h"
+#include "ops/cuda/quant/float8_shape.h"
 
 #include <gtest/gtest.h>
 
