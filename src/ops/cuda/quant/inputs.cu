@@ -184,7 +184,8 @@ __global__ void __launch_bounds__(kThreads) meet_groups_kernel(Rows a) {
 }
 
 // The same in place of bf16 rows. A block has a row of up to kEach groups a warp, and holds all of
-// its codes in registers before it writes the first. Rows have a multiple of kLaneElements elements.
+// its codes in registers before it writes the first. Rows have a multiple of kLaneElements
+// elements.
 template <int kEach>
 __global__ void __launch_bounds__(kThreads) meet_groups_in_place_kernel(Rows a) {
   let_next_start();
