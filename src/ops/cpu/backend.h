@@ -97,16 +97,17 @@ class CpuOps final : public HostOps {
     });
   }
 
-  static constexpr int64_t kRowBlock = 128;  // rows in one task of a GEMM: these and a block of
-                                             // panels fit into a cache
-  static constexpr int kWidestTask = 8;      // panels in one task of a GEMM
-  static constexpr int64_t kTaskFloats = kRowBlock * kWidestTask * kPanel;
-  // A task of a GEMM with codes (kCodeTaskFloats) holds its result, a pair of panels' sums, their
-  // scales and minima, and the values of their codes.
+  // The result of one task of a GEMM. Its rows are padded like those of operands.
+  int64_t task_floats() const {
+    return int64_t{kernels_.block_rows} * (kernels_.block_panels + 1) * kPanel;
+  }
+  // The same for codes: the result, a pair of panels' sums, their scales and minima, and the values
+  // of their codes.
+  static constexpr int64_t kCodeFloats = int64_t{kTaskRows} * kTaskPanels * kPanel;
   static constexpr int64_t kScaleGroups = 32;  // groups whose scales a task holds at once
-  static constexpr int64_t kCodeScales = kScaleGroups * kWidestTask * kPanel;
+  static constexpr int64_t kCodeScales = kScaleGroups * kTaskPanels * kPanel;
   static constexpr int64_t kCodeTaskFloats =
-      kTaskFloats + kRowBlock * 2 * kPanel + 2 * kCodeScales + kSpan * 2 * kPanel;
+      kCodeFloats + kTaskRows * 2 * kPanel + 2 * kCodeScales + kSpan * 2 * kPanel;
   // Rows of operands are padded by a cache line or more, so that equal columns of neighbouring rows
   // do not compete for the same cache sets when the length of a row is a power of two.
   static constexpr int64_t kRowPadding = 32;
@@ -148,8 +149,14 @@ class CpuOps final : public HostOps {
     int64_t panel;
     int panels;
   };
+  // The most rows and panels of a task.
+  struct Block {
+    int64_t rows;
+    int panels;
+  };
   // Tasks have `narrowest` panels or that times a power of two, but for the last ones of a weight.
-  std::vector<Task> tasks_of(std::span<const Group> groups, int64_t panels, int narrowest) const;
+  std::vector<Task> tasks_of(std::span<const Group> groups, int64_t panels, int narrowest,
+                             Block most) const;
   struct CodeTask;
   void code_product(std::span<const Group> groups, const Operand& a, const Linear& w,
                     const Finish& finish);

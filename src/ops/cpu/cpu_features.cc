@@ -86,6 +86,8 @@ Kernels kernels_for(Isa isa) {
     return k;
   }
   k.gemm_bf16 = gemm_bf16_amx;
+  k.block_rows = 256;
+  k.block_panels = 32;
   k.code_rows_bf16 = code_rows_amx;
   k.code_rows_at_once = k.most_code_rows = std::numeric_limits<int>::max();
   k.int_rows = int_rows_amx;

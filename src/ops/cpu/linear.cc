@@ -8,21 +8,21 @@ namespace skiff::cpu {
 namespace {
 
 constexpr int64_t kTasksPerThread = 8;
-constexpr int64_t kRowsToRepack = 32;  // from this number of rows on, rows are copied to
-                                       // operand_stride()
+constexpr int64_t kManyRows = 32;  // from this number of rows on, rows are copied to
+                                   // operand_stride()
 
 }  // namespace
 
 // Row blocks that read the same panels follow each other.
 std::vector<CpuOps::Task> CpuOps::tasks_of(std::span<const Group> groups, int64_t panels,
-                                           int narrowest) const {
+                                           int narrowest, Block most) const {
   std::vector<Task> tasks;
-  for (int width = kWidestTask;; width /= 2) {
+  for (int width = most.panels;; width /= 2) {
     tasks.clear();
     for (const Group& group : groups)
       for (int64_t p = 0; p < panels; p += width)
-        for (int64_t r = 0; r < group.rows; r += kRowBlock)
-          tasks.push_back({&group, group.row + r, std::min(kRowBlock, group.rows - r), p,
+        for (int64_t r = 0; r < group.rows; r += most.rows)
+          tasks.push_back({&group, group.row + r, std::min(most.rows, group.rows - r), p,
                            static_cast<int>(std::min<int64_t>(width, panels - p))});
     if (width <= narrowest ||
         static_cast<int64_t>(tasks.size()) >= kTasksPerThread * pool_.threads())
@@ -44,7 +44,7 @@ Operand CpuOps::operand(const Tensor& x, DType act, std::span<const Group> group
   const PanelShape shape = PanelShape::of(w);
   const int64_t rows = groups.back().row + groups.back().rows;
   const DType dtype = operand_dtype(shape);
-  if (!pick && x.dtype == dtype && shape.k() == shape.in && rows < kRowsToRepack)
+  if (!pick && x.dtype == dtype && shape.k() == shape.in && rows < kManyRows)
     return {x.data, x.row_stride};
   const int64_t stride = operand_stride(shape);
   const auto width = static_cast<int64_t>(bytes(dtype));
@@ -68,11 +68,14 @@ void CpuOps::product(std::span<const Group> groups, const Operand& a, const Line
   void (*gemm)(const GemmBlock&) =
       shape.dtype == DType::kBF16 ? kernels_.gemm_bf16 : kernels_.gemm_f32;
 
-  const std::vector<Task> tasks = tasks_of(groups, shape.panels(), 2);
+  // Wide tasks are of use to many rows only.
+  const bool many = std::ranges::any_of(groups, [](const Group& g) { return g.rows >= kManyRows; });
+  const std::vector<Task> tasks = tasks_of(
+      groups, shape.panels(), 2, {kernels_.block_rows, many ? kernels_.block_panels : kTaskPanels});
   pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];
-    const int64_t cols = int64_t{t.panels} * kPanel, first = t.panel * kPanel;
-    float* c = thread_scratch_[static_cast<size_t>(thread)].take<float>(t.rows * cols);
+    const int64_t cols = int64_t{t.panels} * kPanel, first = t.panel * kPanel, ldc = cols + kPanel;
+    float* c = thread_scratch_[static_cast<size_t>(thread)].take<float>(t.rows * ldc);
     gemm({.a = static_cast<const std::byte*>(a.data) + t.row * a.stride * width,
           .lda = a.stride,
           .rows = t.rows,
@@ -83,9 +86,9 @@ void CpuOps::product(std::span<const Group> groups, const Operand& a, const Line
           .panels = t.panels,
           .k = shape.k(),
           .c = c,
-          .ldc = cols});
+          .ldc = ldc});
     const int64_t real = std::min(cols, shape.out - first);
-    for (int64_t r = 0; r < t.rows && real > 0; ++r) finish(t.row + r, first, c + r * cols, real);
+    for (int64_t r = 0; r < t.rows && real > 0; ++r) finish(t.row + r, first, c + r * ldc, real);
   });
 }
 

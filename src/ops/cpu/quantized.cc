@@ -309,7 +309,7 @@ void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const
   const std::vector<Span> spans = a.integers ? std::vector<Span>() : spans_of(shape, a.step);
   const std::vector<CodeSum> sums =
       a.integers ? sums_of(integer_pieces(shape)) : sums_of(shape, spans);
-  const std::vector<Task> tasks = tasks_of(groups, shape.panels(), kBand);
+  const std::vector<Task> tasks = tasks_of(groups, shape.panels(), kBand, {kTaskRows, kTaskPanels});
   pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];
     // Codes are read in one stream, whose end would otherwise wait for the scales of the next task.
@@ -320,7 +320,7 @@ void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const
     }
     const int64_t cols = int64_t{t.panels} * kPanel, first = t.panel * kPanel;
     float* c = thread_scratch_[static_cast<size_t>(thread)].take<float>(kCodeTaskFloats);
-    float *part = c + kTaskFloats, *scales = part + kRowBlock * 2 * kPanel;
+    float *part = c + kCodeFloats, *scales = part + kTaskRows * 2 * kPanel;
     const CodeTask task = {a,
                            w,
                            shape,

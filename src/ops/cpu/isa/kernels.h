@@ -20,6 +20,8 @@ constexpr int kPanel = 16;    // output columns in one panel of a packed weight 
 constexpr int kBand = 4;      // panels of codes whose lines take turns in memory (code_panels.h)
 constexpr int kKStep = 32;    // bf16 panels are zero-padded to a multiple of this many inputs
 constexpr int kKvBlock = 64;  // context positions per step of the online softmax
+// Rows and panels in one task of a product, unless Kernels says otherwise.
+constexpr int kTaskRows = 128, kTaskPanels = 8;
 
 // c[r][p*16 + j] = sum over i of a[r][i] * panel p [i][j].
 struct GemmBlock {
@@ -147,6 +149,10 @@ struct Kernels {
   Isa isa;
   const char* name;
   bool bf16_operand;  // gemm_bf16 reads `a` as bf16; else as f32
+
+  // Rows and panels of one task of a product of floats: with some inputs of them and the result
+  // they fit into a core's own cache.
+  int block_rows, block_panels;
 
   void (*gemm_f32)(const GemmBlock&);
   void (*gemm_bf16)(const GemmBlock&);

@@ -14,6 +14,8 @@ constexpr Kernels table(Isa isa, const char* name) {
   return {.isa = isa,
           .name = name,
           .bf16_operand = false,
+          .block_rows = kTaskRows,
+          .block_panels = kTaskPanels,
           .gemm_f32 = gemm_f32,
           .gemm_bf16 = gemm_bf16,
           .expand_f32 = expand,
