@@ -64,7 +64,8 @@ struct AttendScratch {
   int64_t states = 0;     // floats that the threads share
 };
 
-// Returns the memory for every step whose sequences have at most `max_context` positions.
-AttendScratch attend_scratch(const AttendShape& shape, int threads, int max_context);
+// Returns the memory for every step whose sequences have at most `max_context` positions; `tiles`
+// says that some of them may be computed in tiles.
+AttendScratch attend_scratch(const AttendShape& shape, int threads, int max_context, bool tiles);
 
 }  // namespace skiff::cpu

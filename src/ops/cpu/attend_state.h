@@ -57,16 +57,20 @@ struct Workspace {
   float *kt, *v, *scores, *q, *running, *piece;
   int32_t *begin, *end;
 
-  // `dim` elements of a key, `o_stride` of a value.
+  // `dim` elements of a key, `o_stride` of a value. What tiles need (TileAttend) lies in the same
+  // memory: keys in `kt`, values in `v`, their sums in `scores`.
   static std::array<int64_t, 7> sizes_of(int64_t dim, int64_t o_stride, int queries) {
     const int64_t state = State::floats(queries, o_stride);
     return {round_up(dim, 16) * kKvBlock,
-            o_stride * kKvBlock,
-            int64_t{queries} * kKvBlock,
-            round_up(queries * dim, 16),
+            round_up(o_stride, kKvBlock) * kKvBlock,
+            std::max(int64_t{queries} * kKvBlock, kQueryLanes * tile_sums_stride(o_stride)),
+            (queries + kQueryLanes) * padded_dim(dim) + kQueryLanes,
             state,
             state,
             int64_t{2} * round_up(queries, 16)};
+  }
+  static int64_t tile_sums_stride(int64_t o_stride) {
+    return round_up(o_stride, kKvBlock) + kQueryLanes;
   }
   static int64_t floats(int64_t dim, int64_t o_stride, int queries) {
     const auto sizes = sizes_of(dim, o_stride, queries);

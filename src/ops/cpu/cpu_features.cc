@@ -91,6 +91,7 @@ Kernels kernels_for(Isa isa) {
   k.code_rows_bf16 = code_rows_amx;
   k.code_rows_at_once = k.most_code_rows = std::numeric_limits<int>::max();
   k.int_rows = int_rows_amx;
+  k.attend_tiles = attend_amx;
   return k;
 }
 

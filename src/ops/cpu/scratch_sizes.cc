@@ -63,7 +63,8 @@ CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
     const int64_t q = int64_t{m.heads} * m.head_dim;
     linear(rows, q);
     thread(q + int64_t{m.kv_heads} * m.head_dim);
-    attend(attend_scratch(shape_of(m), pool_.threads(), bounds.max_context));
+    attend(attend_scratch(shape_of(m), pool_.threads(), bounds.max_context,
+                          kernels_.attend_tiles != nullptr));
     rope(m.rope);
   };
   const auto mla = [&](const Mla& m) {
@@ -73,7 +74,7 @@ CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
     for (const int in : {m.nope_dim, m.kv_rank})
       raise(sizes.operand, operand(copies, in, bounds.act));
     linear(rows, int64_t{m.heads} * m.v_dim);
-    attend(attend_scratch(shape_of(m), pool_.threads(), bounds.max_context));
+    attend(attend_scratch(shape_of(m), pool_.threads(), bounds.max_context, false));
     rope(m.rope);
   };
   for (const Layer& layer : spec.layers) {

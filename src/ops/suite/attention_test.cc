@@ -460,5 +460,34 @@ TEST_P(OpSuite, AttentionDoesNotDependOnCutsOrderOrPages) {
       expect_cuts_alike(*ops, spec, act, {.dtype = act}, {70, 1, 133, 16, 40}, cuts);
 }
 
+// The host's tiles have 64 positions and 16 queries, of several heads where each has few.
+TEST_P(OpSuite, AttentionInTilesDoesNotDependOnCuts) {
+  if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
+  if (ops->device() != Device{}) GTEST_SKIP() << "the next test is harder";
+  const std::vector<Cut> cuts = {{.chunks = {1}},
+                                 {.chunks = {130, 1, 2, 63, 3, 90}, .reversed = true},
+                                 {.chunks = {5, 200}, .page_seed = 9}};
+  for (const Gqa& spec : {gqa(4, 4, 64), gqa(6, 2, 96), gqa(7, 1, 128, 100), gqa(12, 1, 256),
+                          gqa(18, 18, 40), gqa(10, 2, 66, 64)})
+    expect_cuts_alike(*ops, spec, DType::kBF16, {.dtype = DType::kBF16}, {300, 1, 67}, cuts);
+  expect_cuts_alike(*ops, gqa(4, 2, 64), DType::kBF16, {.dtype = DType::kBF16}, {1100},
+                    {{.chunks = {700, 1, 1, 98}}, {.chunks = {511, 2}}});
+}
+
+// Contexts that a device's kernels divide, and so many rows that they divide them otherwise.
+TEST_P(OpSuite, AttentionToLongContextsDoesNotDependOnCuts) {
+  if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
+  if (ops->device() == Device{}) GTEST_SKIP() << "on the host all lengths are computed alike";
+  const std::vector<Cut> cuts = {{.chunks = {1}},
+                                 {.chunks = {256, 1, 300, 2, 64}},
+                                 {.chunks = {5}, .reversed = true, .page_seed = 9},
+                                 {.chunks = {400, 1, 2, 1, 30}, .reversed = true, .page_seed = 3}};
+  for (const Gqa& spec :
+       {gqa(8, 2, 128), gqa(4, 4, 64, 300), gqa(5, 1, 128, 70), gqa(4, 1, 256), gqa(14, 2, 64)})
+    expect_cuts_alike(*ops, spec, DType::kBF16, {.dtype = DType::kBF16}, {700, 1, 300, 513}, cuts);
+  expect_cuts_alike(*ops, gqa(16, 1, 128), DType::kBF16, {.dtype = DType::kBF16}, {4000},
+                    {{.chunks = {700}}, {.chunks = {3900, 1, 1, 98}}});
+}
+
 }  // namespace
 }  // namespace skiff::suite

@@ -2,6 +2,7 @@
 
 #include "ops/cpu/isa/bands.h"
 #include "ops/cpu/isa/code_readers.h"
+#include "ops/cpu/isa/flush_subnormals.h"
 #include "ops/cpu/isa/intrinsics.h"
 #include "ops/cpu/isa/scaled_sums.h"
 
@@ -13,19 +14,6 @@ namespace {
 // subnormals are zero before and after each step (Intel SDM vol. 2, TDPBF16PS). The same steps in
 // vectors give the same bits. A few rows are multiplied that way, because vectors read plain
 // weights and expand codes in registers, at the speed of memory.
-
-// Subnormals are zero as long as this exists.
-class FlushSubnormals {
- public:
-  FlushSubnormals() { _mm_setcsr(before_ | kFlushToZero | kSubnormalsAreZero); }
-  ~FlushSubnormals() { _mm_setcsr(before_); }
-  FlushSubnormals(const FlushSubnormals&) = delete;
-  FlushSubnormals& operator=(const FlushSubnormals&) = delete;
-
- private:
-  static constexpr unsigned kFlushToZero = 0x8000, kSubnormalsAreZero = 0x40;
-  unsigned before_ = _mm_getcsr();
-};
 
 // The two bf16 elements of each word.
 inline __m512 even_of(__m512i words) { return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16)); }

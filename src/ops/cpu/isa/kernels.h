@@ -145,6 +145,42 @@ struct AttendBlock {
   float* scores = nullptr;         // scratch, [rows][kKvBlock]
 };
 
+// The same in tiles, for queries and a cache of bf16 and several kv heads. Weights are rounded to
+// bf16. Queries lie in vectors of kQueryLanes, those of heads_in_lanes() heads one after the other
+// in one vector, or those of one head in as many as they need.
+constexpr int kQueryLanes = 16;
+constexpr int heads_in_lanes(int queries) {
+  return queries <= kQueryLanes / 2 ? kQueryLanes / queries : 1;
+}
+// The elements of a key or a query in tiles.
+constexpr int64_t padded_dim(int64_t dim) { return (dim + kKStep - 1) / kKStep * kKStep; }
+struct TileAttend {
+  // Rows of the first head; those of the next one lie k_step or v_step bytes further on.
+  const void* const* k = nullptr;       // [keys] pointers to [dim]
+  const void* const* v = nullptr;       // [keys] pointers to [v_dim]
+  const void* const* next_k = nullptr;  // [ahead] rows that will be loaded next
+  int64_t k_step = 0, v_step = 0;
+  int keys = 0, ahead = 0;
+  int dim = 0, v_dim = 0;
+  float scale = 1;
+  int heads = 0, queries = 0;  // queries of each head, of which [from, to) are computed
+  int from = 0, to = 0;
+  // [vectors][padded_dim / 2][kQueryLanes] pairs of elements, and kQueryLanes more pairs.
+  const uint32_t* q = nullptr;
+  const int32_t* begin = nullptr;  // [queries], as those of AttendBlock
+  const int32_t* end = nullptr;
+  float* max = nullptr;  // [heads * queries], as those of AttendBlock
+  float* sum = nullptr;
+  float* o = nullptr;    // [heads * queries][o_stride]
+  int64_t o_stride = 0;  // v_dim rounded up to a multiple of 32
+  // Scratch that begins on a line: keys [kKvBlock][padded_dim], values [o_stride rounded up to a
+  // multiple of 64][kKvBlock], sums of values [kQueryLanes][sums_stride].
+  uint16_t* keys_at = nullptr;
+  uint16_t* values_at = nullptr;
+  float* sums_at = nullptr;
+  int64_t sums_stride = 0;  // o_stride rounded up to a multiple of 64, and kQueryLanes more
+};
+
 struct Kernels {
   Isa isa;
   const char* name;
@@ -183,6 +219,7 @@ struct Kernels {
   // kt [dim][kKvBlock] and v [keys][o_stride] as f32, both zero-padded.
   void (*load_kv)(float* kt, float* v, int64_t o_stride, const KvRows& rows);
   void (*attend)(const AttendBlock&);
+  void (*attend_tiles)(const TileAttend&);  // null where there are no tiles
 
   void (*bf16_to_f32)(float* out, const uint16_t* x, int64_t n);
   void (*f16_to_f32)(float* out, const uint16_t* x, int64_t n);
@@ -219,5 +256,6 @@ void few_rows_amx(const CodeRows&);
 // Any number of rows.
 void code_rows_amx(const CodeRows&);
 void int_rows_amx(const CodeRows&);
+void attend_amx(const TileAttend&);
 
 }  // namespace skiff::cpu

@@ -34,6 +34,7 @@ constexpr Kernels table(Isa isa, const char* name) {
           .pack_panel = pack_panel,
           .load_kv = load_kv,
           .attend = attend,
+          .attend_tiles = nullptr,
           .bf16_to_f32 = bf16_to_f32,
           .f16_to_f32 = f16_to_f32,
           .f32_to_bf16 = f32_to_bf16,
