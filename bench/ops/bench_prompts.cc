@@ -184,15 +184,15 @@ class Bench {
 }  // namespace skiff::bench
 
 int main(int argc, char** argv) {
-  using namespace skiff;
   const std::string_view only = argc > 2 ? argv[2] : "";
-  bench::Bench bench(argc > 1 ? std::max(1, std::atoi(argv[1])) : usable_processors(),
-                     argc > 3 ? std::max(1, std::atoi(argv[3])) : 512);
+  const int rows = argc > 3 ? std::max(1, std::atoi(argv[3])) : 512;
+  skiff::bench::Bench bench(argc > 1 ? std::max(1, std::atoi(argv[1])) : skiff::usable_processors(),
+                            rows);
   const auto wanted = [&](std::string_view name) { return only.empty() || only == name; };
-  if (wanted("attention"))
-    for (const auto& [rows, context] : {std::pair{512, 512}, {512, 4096}, {1, 512}, {1, 4096}})
-      bench.attention(rows, context);
+  for (const int context : {512, 4096})
+    for (const int n : {1, rows})
+      if (wanted("attention")) bench.attention(n, context);
   if (wanted("bf16")) bench.products("bf16", nullptr);
-  for (const model::Scheme& scheme : model::schemes())
+  for (const skiff::model::Scheme& scheme : skiff::model::schemes())
     if (wanted(scheme.name)) bench.products(scheme.name, &scheme);
 }

@@ -119,10 +119,188 @@ TEST_P(VectorsOfAmx, MultiplyCodesAsTilesDo) {
                     .scale = scale.data(),
                     .groups = 1,
                     .c = few.data(),
+                    .ldc = int64_t{kBand} * kPanel,
                     .first = true});
       EXPECT_TRUE(same(few, many, n * std::ssize(scale)))
           << static_cast<int>(codes) << ", rows " << n;
     }
+  }
+}
+
+// A product with codes whose sums begin where others end.
+struct CodeProduct {
+  std::vector<uint32_t> words;
+  std::vector<CodeSum> sums;
+  std::vector<float> scale;
+  int64_t inputs = 0, lines = 0;
+
+  CodeProduct(const std::vector<int64_t>& sum_lines, int64_t line_inputs, int64_t step) {
+    for (const int64_t n : sum_lines) {
+      const auto group = std::ssize(sums);
+      sums.push_back({.begin = inputs, .line = lines, .lines = n, .group = group});
+      inputs += (n * line_inputs + step - 1) / step * step;
+      lines += n;
+    }
+    std::mt19937 rng(5);
+    words.resize(static_cast<size_t>(lines * kPanels * kPanel));
+    for (uint32_t& word : words) word = static_cast<uint32_t>(rng());
+    scale = random(static_cast<size_t>(kPanels * std::ssize(sums) * kPanel), 8);
+  }
+  CodeRows rows(const void* a, int n, Codes codes, std::vector<float>& c) const {
+    c.assign(static_cast<size_t>(n * kColumns), std::nanf(""));
+    return {.a = a,
+            .lda = inputs,
+            .rows = n,
+            .b = words.data(),
+            .panel_words = lines * kPanel,
+            .panels = kPanels,
+            .codes = codes,
+            .sums = sums.data(),
+            .count = std::ssize(sums),
+            .scale = scale.data(),
+            .groups = std::ssize(sums),
+            .c = c.data(),
+            .ldc = kColumns,
+            .first = true};
+  }
+  static constexpr int kPanels = kBand + 2;
+  static constexpr int64_t kColumns = int64_t{kPanels} * kPanel;
+};
+
+// In lines: one sum that goes on through several runs over the panels, sums that are longer and
+// shorter than what is multiplied at once, and many in one run.
+const std::vector<int64_t> kSums[] = {{700}, {5}, {130, 1, 300, 64}, std::vector<int64_t>(40, 16)};
+constexpr int kManyRows = 300;  // more than are multiplied at once
+
+TEST(TilesOfAmx, SumCodesOfManyRowsAsOfFew) {
+  if (best_isa() < Isa::kAmx) GTEST_SKIP() << "no AMX here";
+  for (const Codes codes : {Codes::kI8, Codes::kF8E4M3, Codes::kI4})
+    for (const auto& lines : kSums) {
+      const int64_t line_inputs = is_nibble(codes) ? 8 : 4;
+      const CodeProduct product(lines, line_inputs, kKStep);
+      auto x = rounded(random(static_cast<size_t>(kManyRows * product.inputs), 7));
+      for (int64_t r = 0; r < kManyRows; ++r)
+        for (const CodeSum& s : product.sums)
+          for (int64_t i = s.lines * line_inputs; i % kKStep != 0; ++i)
+            x[static_cast<size_t>(r * product.inputs + s.begin + i)] = {};
+      std::vector<float> many, few;
+      code_rows_amx(product.rows(x.data(), kManyRows, codes, many));
+      for (const int64_t r : {0, 31, 33, 255, 256, 299}) {
+        few_rows_amx(product.rows(&x[static_cast<size_t>(r * product.inputs)], 1, codes, few));
+        EXPECT_TRUE(same({many.begin() + r * product.kColumns, many.end()}, few, product.kColumns))
+            << static_cast<int>(codes) << ", row " << r << ", " << lines.size() << " sums";
+      }
+    }
+}
+
+TEST(TilesOfAmx, SumIntegersAsVectorsDo) {
+  if (best_isa() < Isa::kAmx) GTEST_SKIP() << "no AMX here";
+  for (const Codes codes : {Codes::kU8, Codes::kU4})
+    for (const auto& lines : kSums) {
+      CodeProduct product(lines, is_nibble(codes) ? 8 : 4, 1);
+      product.inputs = (product.inputs + 127) / 64 * 64;
+      std::mt19937 rng(9);
+      std::vector<int8_t> x(static_cast<size_t>(kManyRows * product.inputs));
+      for (int8_t& v : x) v = static_cast<int8_t>(rng());
+      // A row's scale, and a number in the place of the sum of its inputs.
+      std::vector<float> values;
+      for (int r = 0; r < kManyRows; ++r) values.insert(values.end(), {0.5f + r, 100.0f - r});
+      for (CodeSum& s : product.sums) s.inputs = 1;
+      std::vector<float> tiles, vectors;
+      const auto compute = [&](auto kernel, std::vector<float>& c) {
+        CodeRows rows = product.rows(x.data(), kManyRows, codes, c);
+        rows.offset = is_nibble(codes) ? 8 : 128;
+        rows.values = values.data();
+        rows.value_stride = 2;
+        kernel(rows);
+      };
+      compute(int_rows_amx, tiles);
+      compute(int_rows_avx512vnni, vectors);
+      EXPECT_TRUE(same(tiles, vectors, std::ssize(vectors))) << lines.size() << " sums";
+    }
+}
+
+// What attention to a block of positions reads and writes.
+struct Attention {
+  static constexpr int kKeys = 50, kDim = 72, kValues = 40;
+  static constexpr int64_t kStride = 64, kSums = 64 + kQueryLanes;
+  std::vector<BF16> k = rounded(random(size_t{kKeys} * kDim, 1, 3));
+  std::vector<BF16> v = rounded(random(size_t{kKeys} * kValues, 2));
+  std::vector<const void*> k_rows, v_rows;
+  Attention() {
+    for (size_t j = 0; j < kKeys; ++j) {
+      k_rows.push_back(&k[j * kDim]);
+      v_rows.push_back(&v[j * kValues]);
+    }
+  }
+  // Queries [first, first + count), each of which sees keys from its number / 3 to 20 more.
+  // Returns maximum, sum and values of each.
+  std::vector<float> of(const std::vector<BF16>& q, int first, int count, int from, int to) const {
+    const int64_t words = padded_dim(kDim) / 2, vectors = (count + kQueryLanes - 1) / kQueryLanes;
+    std::vector<uint32_t> packed(static_cast<size_t>((vectors * words + 1) * kQueryLanes));
+    for (int i = 0; i < count; ++i)
+      for (int d = 0; d < kDim; ++d) {
+        const int64_t word = (i / kQueryLanes * words + d / 2) * kQueryLanes + i % kQueryLanes;
+        packed[static_cast<size_t>(word)] |=
+            static_cast<uint32_t>(
+                q[static_cast<size_t>(first + i) * kDim + static_cast<size_t>(d)].bits)
+            << (d % 2 * 16);
+      }
+    std::vector<int32_t> begin, end;
+    for (int i = first; i < first + count; ++i) {
+      begin.push_back(i / 3);
+      end.push_back(std::min(kKeys, i / 3 + 20));
+    }
+    const auto n = static_cast<size_t>(count);
+    std::vector<float> max(n, -INFINITY), sum(n), o(n * kStride);
+    struct alignas(64) Memory {
+      uint16_t keys[kKvBlock * 96], values[64 * kKvBlock];
+      float sums[kQueryLanes * kSums];
+    } memory;
+    attend_amx({.k = k_rows.data(),
+                .v = v_rows.data(),
+                .keys = kKeys,
+                .dim = kDim,
+                .v_dim = kValues,
+                .scale = 0.1f,
+                .heads = 1,
+                .queries = count,
+                .from = from,
+                .to = to,
+                .q = packed.data(),
+                .begin = begin.data(),
+                .end = end.data(),
+                .max = max.data(),
+                .sum = sum.data(),
+                .o = o.data(),
+                .o_stride = kStride,
+                .keys_at = memory.keys,
+                .values_at = memory.values,
+                .sums_at = memory.sums,
+                .sums_stride = kSums});
+    std::vector<float> out;
+    for (size_t i = 0; i < n; ++i) {
+      out.insert(out.end(), {max[i], sum[i]});
+      out.insert(out.end(), o.begin() + static_cast<int64_t>(i) * kStride,
+                 o.begin() + static_cast<int64_t>(i) * kStride + kValues);
+    }
+    return out;
+  }
+};
+
+// A query of a decode, alone in its vector, against the same among those of a prompt.
+TEST(TilesOfAmx, AttendToABlockWhateverTheCompany) {
+  if (best_isa() < Isa::kAmx) GTEST_SKIP() << "no AMX here";
+  constexpr int kMany = 53, kFrom = 5, kTo = 50;
+  constexpr int64_t kWidth = Attention::kValues + 2;
+  const auto q = rounded(random(size_t{kMany} * Attention::kDim, 3, 3));
+  const Attention attention;
+  const std::vector<float> many = attention.of(q, 0, kMany, kFrom, kTo);
+  for (int i = 0; i < kMany; ++i) {
+    const bool computed = i >= kFrom && i < kTo;
+    const std::vector<float> alone = attention.of(q, i, 1, 0, computed ? 1 : 0);
+    EXPECT_TRUE(same({many.begin() + i * kWidth, many.end()}, alone, kWidth)) << "query " << i;
+    EXPECT_EQ(alone[1] > 0, computed);
   }
 }
 

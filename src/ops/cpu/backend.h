@@ -103,11 +103,12 @@ class CpuOps final : public HostOps {
   }
   // The same for codes: the result, a pair of panels' sums, their scales and minima, and the values
   // of their codes.
-  static constexpr int64_t kCodeFloats = int64_t{kTaskRows} * kTaskPanels * kPanel;
   static constexpr int64_t kScaleGroups = 32;  // groups whose scales a task holds at once
-  static constexpr int64_t kCodeScales = kScaleGroups * kTaskPanels * kPanel;
-  static constexpr int64_t kCodeTaskFloats =
-      kCodeFloats + kTaskRows * 2 * kPanel + 2 * kCodeScales + kSpan * 2 * kPanel;
+  int64_t code_scales() const { return kScaleGroups * kernels_.block_panels * kPanel; }
+  int64_t code_task_floats() const {
+    return task_floats() + int64_t{kernels_.block_rows} * 2 * kPanel + 2 * code_scales() +
+           kSpan * 2 * kPanel;
+  }
   // Rows of operands are padded by a cache line or more, so that equal columns of neighbouring rows
   // do not compete for the same cache sets when the length of a row is a power of two.
   static constexpr int64_t kRowPadding = 32;
@@ -155,8 +156,7 @@ class CpuOps final : public HostOps {
     int panels;
   };
   // Tasks have `narrowest` panels or that times a power of two, but for the last ones of a weight.
-  std::vector<Task> tasks_of(std::span<const Group> groups, int64_t panels, int narrowest,
-                             Block most) const;
+  std::vector<Task> tasks_of(std::span<const Group> groups, int64_t panels, int narrowest) const;
   struct CodeTask;
   void code_product(std::span<const Group> groups, const Operand& a, const Linear& w,
                     const Finish& finish);

@@ -301,6 +301,7 @@ TEST(MakersOfCores, GiveTheSameBits) {
                     .scale = scale.data(),
                     .groups = 1,
                     .c = of_amd.data(),
+                    .ldc = int64_t{kBand} * kPanel,
                     .first = true};
       few_rows_avx512bf16(g);
       g.c = of_intel.data();

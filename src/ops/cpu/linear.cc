@@ -15,14 +15,17 @@ constexpr int64_t kManyRows = 32;  // from this number of rows on, rows are copi
 
 // Row blocks that read the same panels follow each other.
 std::vector<CpuOps::Task> CpuOps::tasks_of(std::span<const Group> groups, int64_t panels,
-                                           int narrowest, Block most) const {
+                                           int narrowest) const {
   std::vector<Task> tasks;
-  for (int width = most.panels;; width /= 2) {
+  // Wide tasks are of use to many rows only.
+  const bool many = std::ranges::any_of(groups, [](const Group& g) { return g.rows >= kManyRows; });
+  const int64_t rows = kernels_.block_rows;
+  for (int width = many ? kernels_.block_panels : kTaskPanels;; width /= 2) {
     tasks.clear();
     for (const Group& group : groups)
       for (int64_t p = 0; p < panels; p += width)
-        for (int64_t r = 0; r < group.rows; r += most.rows)
-          tasks.push_back({&group, group.row + r, std::min(most.rows, group.rows - r), p,
+        for (int64_t r = 0; r < group.rows; r += rows)
+          tasks.push_back({&group, group.row + r, std::min(rows, group.rows - r), p,
                            static_cast<int>(std::min<int64_t>(width, panels - p))});
     if (width <= narrowest ||
         static_cast<int64_t>(tasks.size()) >= kTasksPerThread * pool_.threads())
@@ -68,10 +71,7 @@ void CpuOps::product(std::span<const Group> groups, const Operand& a, const Line
   void (*gemm)(const GemmBlock&) =
       shape.dtype == DType::kBF16 ? kernels_.gemm_bf16 : kernels_.gemm_f32;
 
-  // Wide tasks are of use to many rows only.
-  const bool many = std::ranges::any_of(groups, [](const Group& g) { return g.rows >= kManyRows; });
-  const std::vector<Task> tasks = tasks_of(
-      groups, shape.panels(), 2, {kernels_.block_rows, many ? kernels_.block_panels : kTaskPanels});
+  const std::vector<Task> tasks = tasks_of(groups, shape.panels(), 2);
   pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];
     const int64_t cols = int64_t{t.panels} * kPanel, first = t.panel * kPanel, ldc = cols + kPanel;

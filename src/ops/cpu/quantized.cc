@@ -174,8 +174,8 @@ struct CpuOps::CodeTask {
   const std::vector<CodeSum>& sums;
   int64_t row, rows, expert, panel;
   int panels;
-  // Scratch: the result [rows][panels * kPanel], sums of the panels in work, their scales and
-  // minima, and values of codes.
+  // Scratch: the result [rows][ldc()], sums of the panels in work, their scales and minima, and
+  // values of codes.
   float *c, *part, *scales, *minima, *values;
 
   const uint32_t* words() const {
@@ -186,6 +186,7 @@ struct CpuOps::CodeTask {
     const LinePlace place = shape.place(panel + first);
     return {words() + place.first + span.line * place.step, place.step, span.lines};
   }
+  int64_t ldc() const { return int64_t{panels + 1} * kPanel; }
   const void* inputs(const Span& span) const {
     return static_cast<const std::byte*>(a.data) + (row * a.stride + span.begin) * a.width;
   }
@@ -257,13 +258,14 @@ void CpuOps::code_rows(const CodeTask& t, const RowsKernel& kernel) const {
                      .minimum = format.zero ? t.minima : nullptr,
                      .groups = groups,
                      .value_stride = t.a.value_stride,
+                     .ldc = t.ldc(),
                      .first = i == 0};
     for (int64_t r = 0; r < t.rows; r += rows.rows) {
       const int64_t row = t.row + r;
       rows.a = static_cast<const std::byte*>(t.a.data) + row * t.a.stride * t.a.width;
       rows.rows = static_cast<int>(std::min(t.rows - r, kernel.rows));
       if (format.zero || format.input) rows.values = t.a.values + row * t.a.value_stride;
-      rows.c = t.c + r * t.panels * kPanel;
+      rows.c = t.c + r * t.ldc();
       kernel.multiply(rows);
     }
   }
@@ -291,7 +293,7 @@ void CpuOps::close_sum(const CodeTask& t, const Span& span, int first, int count
                 .scale = t.scales,
                 .row_stride = t.a.value_stride,
                 .c = t.c + int64_t{first} * kPanel,
-                .ldc = int64_t{t.panels} * kPanel,
+                .ldc = t.ldc(),
                 .first = opens};
   const float* row = t.a.values + t.row * t.a.value_stride;
   if (format.zero) {
@@ -309,7 +311,7 @@ void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const
   const std::vector<Span> spans = a.integers ? std::vector<Span>() : spans_of(shape, a.step);
   const std::vector<CodeSum> sums =
       a.integers ? sums_of(integer_pieces(shape)) : sums_of(shape, spans);
-  const std::vector<Task> tasks = tasks_of(groups, shape.panels(), kBand, {kTaskRows, kTaskPanels});
+  const std::vector<Task> tasks = tasks_of(groups, shape.panels(), kBand);
   pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];
     // Codes are read in one stream, whose end would otherwise wait for the scales of the next task.
@@ -319,8 +321,8 @@ void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const
       ask_for_scales(w.zero, shape, n.group->expert, n.panel, n.panels);
     }
     const int64_t cols = int64_t{t.panels} * kPanel, first = t.panel * kPanel;
-    float* c = thread_scratch_[static_cast<size_t>(thread)].take<float>(kCodeTaskFloats);
-    float *part = c + kCodeFloats, *scales = part + kTaskRows * 2 * kPanel;
+    float* c = thread_scratch_[static_cast<size_t>(thread)].take<float>(code_task_floats());
+    float *part = c + task_floats(), *scales = part + int64_t{kernels_.block_rows} * 2 * kPanel;
     const CodeTask task = {a,
                            w,
                            shape,
@@ -334,14 +336,15 @@ void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const
                            c,
                            part,
                            scales,
-                           scales + kCodeScales,
-                           scales + 2 * kCodeScales};
+                           scales + code_scales(),
+                           scales + 2 * code_scales()};
     if (const RowsKernel kernel = rows_kernel(a, t.rows); kernel.multiply)
       code_rows(task, kernel);
     else
       for (int p = 0; p < t.panels; p += 2) many_code_rows(task, p);
     const int64_t real = std::min(cols, shape.out - first);
-    for (int64_t r = 0; r < t.rows && real > 0; ++r) finish(t.row + r, first, c + r * cols, real);
+    for (int64_t r = 0; r < t.rows && real > 0; ++r)
+      finish(t.row + r, first, c + r * task.ldc(), real);
   });
 }
 

@@ -41,7 +41,7 @@ CpuOps::ScratchSizes CpuOps::scratch_sizes(const StepBounds& bounds) const {
     raise(sizes.operand, operand(n, in, bounds.act));
     for (const WeightFormat& format : bounds.formats) quantized(n, in, format);
   };
-  thread(std::max(task_floats(), bounds.formats.empty() ? 0 : kCodeTaskFloats));
+  thread(std::max(task_floats(), bounds.formats.empty() ? 0 : code_task_floats()));
   thread(2 * hidden);
   linear(bounds.max_logit_rows, hidden);
   linear(rows, hidden);

@@ -116,7 +116,7 @@ inline void close_pair(const CodeRows& g, const CodeSum& s, int pair, const floa
                 .row_sum = g.minimum ? row : nullptr,
                 .row_stride = g.value_stride,
                 .c = g.c + int64_t{p} * kPanel,
-                .ldc = int64_t{g.panels} * kPanel,
+                .ldc = g.ldc,
                 .first = first});
   }
 }

@@ -66,7 +66,7 @@ struct Ahead {
       _mm_prefetch(reinterpret_cast<const char*>(at + panel_stride), _MM_HINT_T0);
     }
   }
-  static constexpr int64_t kLine = 2 * kPanel;
+  static constexpr int64_t kLine = int64_t{2} * kPanel;
 };
 
 void two_tiles(const Tile& t, Ahead& ahead) {

@@ -73,7 +73,7 @@ void int_sum(const CodeRows& g, const CodeSum& s, int row, int pair, int col, bo
       const int64_t at = (panel * g.groups + s.group - g.sums->group) * kPanel + j;
       const F scaled = to_floats(sum[r][v]) * load(g.scale + at);
       const F value = scaled * set1(values[r * g.value_stride + s.value]);
-      float* c = g.c + ((row + r) * int64_t{g.panels} + panel) * kPanel + j;
+      float* c = g.c + (row + r) * g.ldc + panel * kPanel + j;
       store(c, opens ? value : load(c) + value);
     }
 }

@@ -85,7 +85,8 @@ struct CodeRows {
   // integers both.
   const float* values = nullptr;
   int64_t value_stride = 0;
-  float* c = nullptr;  // [rows][panels * kPanel]
+  float* c = nullptr;  // [rows][ldc]
+  int64_t ldc = 0;
   bool first = false;  // c holds nothing yet
 };
 
