@@ -21,6 +21,7 @@ struct Bf16Codes {
     for (int p = 0; p < 2; ++p)
       for (int64_t i = 0; i < codes.lines; ++i) {
         const uint8_t* line = codes.first + i * codes.stride + int64_t{p} * kTileBytes;
+        _mm_prefetch(reinterpret_cast<const char*>(line) + codes.ahead, _MM_HINT_T1);
         __m512i values[Reader::kLines];
         reader.read(values, _mm512_loadu_si512(line));
         for (int64_t v = 0; v < Reader::kLines; ++v)

@@ -36,6 +36,7 @@ struct IntegerCodes {
     for (int p = 0; p < 2; ++p)
       for (int64_t i = 0; i < codes.lines; ++i) {
         const uint8_t* line = codes.first + i * codes.stride + int64_t{p} * kTileBytes;
+        _mm_prefetch(reinterpret_cast<const char*>(line) + codes.ahead, _MM_HINT_T1);
         const __m512i u = _mm512_loadu_si512(line);
         _mm512_store_si512(to.panel[p][2 * i], _mm512_and_si512(u, low));
         _mm512_store_si512(to.panel[p][2 * i + 1], _mm512_and_si512(_mm512_srli_epi32(u, 4), low));

@@ -134,6 +134,7 @@ struct Cursor {
 struct PairCodes {
   const uint8_t* first;
   int64_t stride, lines;  // the stride is in bytes
+  int64_t ahead = 0;      // bytes to lines that the cache is asked for while these are read
 };
 
 // Products of some rows with all codes of a call. Kind says how lines of codes become tiles, and
@@ -199,7 +200,11 @@ class PairProduct {
   PairCodes codes_of(const Piece& p, int64_t panel) const {
     const LinePlace place = place_of(panel, g_.panels, g_.panel_words);
     const uint32_t* first = g_.b + place.first + (p.sum->line + p.line) * place.step;
-    return {reinterpret_cast<const uint8_t*>(first), place.step * 4, p.lines};
+    // Few rows leave no time to ask for lines while they are multiplied.
+    constexpr int64_t kWidest = 384 << 10;  // bytes of a band, two of which a core's cache holds
+    const int64_t band = g_.panel_words * (place.step / kPanel) * 4;
+    const int64_t ahead = rows_ <= kTileRows && band <= kWidest ? band : 0;
+    return {reinterpret_cast<const uint8_t*>(first), place.step * 4, p.lines, ahead};
   }
   // Sums that end where they begin take turns in memory.
   Sums<Sum> sums_of(const Piece& p, int64_t panel, int64_t r) {
