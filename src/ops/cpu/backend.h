@@ -101,8 +101,8 @@ class CpuOps final : public HostOps {
   int64_t task_floats() const {
     return int64_t{kernels_.block_rows} * (kernels_.block_panels + 1) * kPanel;
   }
-  // The same for codes: the result, a pair of panels' sums, their scales and minima, and the values
-  // of their codes.
+  // A task of a GEMM with codes holds its result, a pair of panels' sums, their scales and minima,
+  // and the values of their codes.
   static constexpr int64_t kScaleGroups = 32;  // groups whose scales a task holds at once
   int64_t code_scales() const { return kScaleGroups * kernels_.block_panels * kPanel; }
   int64_t code_task_floats() const {

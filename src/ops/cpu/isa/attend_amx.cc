@@ -176,7 +176,7 @@ void store_state(const TileAttend& b, const Lanes& l, const Scratch& s) {
   _mm512_mask_storeu_ps(b.sum + at, lanes, _mm512_load_ps(s.sum));
 }
 
-// The same for several heads.
+// Loads the states of several heads.
 void load_states(const TileAttend& b, const Lanes& l, Scratch& s) {
   for (int i = 0; i < kLanes; ++i) {
     s.max[i] = -__builtin_inff();
