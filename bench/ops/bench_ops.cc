@@ -161,16 +161,9 @@ class Bench {
     return batch;
   }
 
-  // Returns the best of as many runs as fit into half a second, at least five: like the limits, the
-  // time of an undisturbed machine.
+  // Prints the best time of `run`, as best_time() has it.
   void time(const std::string& what, const std::function<void()>& run, Cost cost, DType dtype) {
-    double seconds = INFINITY;
-    const double begin = now(threads_);
-    for (int i = 0; i < 5 || now(threads_) - begin < 0.5; ++i) {
-      const double start = now(threads_);
-      run();
-      seconds = std::min(seconds, now(threads_) - start);
-    }
+    const double seconds = best_time(threads_, run);
     const double peak = dtype == DType::kBF16 ? limits_.bf16_flops : limits_.f32_flops;
     const double least =
         std::max(cost.bytes / limits_.read_bytes, peak > 0 ? cost.flops / peak : 0);

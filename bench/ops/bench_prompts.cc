@@ -156,17 +156,7 @@ class Bench {
     return batch;
   }
 
-  // Returns the best of as many runs as fit into half a second, at least five.
-  double time(const std::function<void()>& run) {
-    double seconds = INFINITY;
-    const double begin = now(threads_);
-    for (int i = 0; i < 5 || now(threads_) - begin < 0.5; ++i) {
-      const double start = now(threads_);
-      run();
-      seconds = std::min(seconds, now(threads_) - start);
-    }
-    return seconds;
-  }
+  double time(const std::function<void()>& run) const { return best_time(threads_, run); }
 
   void report(std::string_view name, std::string_view what, double seconds, double flops) {
     fmt::print("{:<15} {:<12} {:>10.2f} ms {:>6.3f} TFLOP/s {:>4.0f} % of bf16\n", name, what,

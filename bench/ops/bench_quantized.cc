@@ -112,13 +112,7 @@ class Bench {
     fill(x, 1);
     ops_->linear(y, x, w);
     check(y, x, plain);
-    double seconds = INFINITY;
-    const double begin = now(threads_);
-    for (int i = 0; i < 5 || now(threads_) - begin < 0.5; ++i) {
-      const double start = now(threads_);
-      ops_->linear(y, x, w);
-      seconds = std::min(seconds, now(threads_) - start);
-    }
+    const double seconds = best_time(threads_, [&] { ops_->linear(y, x, w); });
     auto bytes = static_cast<double>(byte_size(w.format.dtype, kOut * kIn));
     if (w.scale) bytes += static_cast<double>(byte_size(w.scale.dtype, plain.scale.elements()));
     const double flops = 2.0 * kOut * kIn * static_cast<double>(n);
@@ -143,10 +137,10 @@ class Bench {
 }  // namespace skiff::bench
 
 int main(int argc, char** argv) {
-  using namespace skiff;
-  bench::Bench bench(argc > 1 ? std::max(1, std::atoi(argv[1])) : usable_processors());
+  skiff::bench::Bench bench(argc > 1 ? std::max(1, std::atoi(argv[1]))
+                                     : skiff::usable_processors());
   const std::string_view only = argc > 2 ? argv[2] : "";
   if (only.empty()) bench.bf16();
-  for (const model::Scheme& scheme : model::schemes())
+  for (const skiff::model::Scheme& scheme : skiff::model::schemes())
     if (only.empty() || scheme.name == only) bench.scheme(scheme);
 }

@@ -183,6 +183,17 @@ double now(int threads) {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
+double best_time(int threads, const std::function<void()>& run) {
+  double seconds = INFINITY;
+  const double begin = now(threads);
+  for (int i = 0; i < 5 || now(threads) - begin < 0.5; ++i) {
+    const double start = now(threads);
+    run();
+    seconds = std::min(seconds, now(threads) - start);
+  }
+  return seconds;
+}
+
 Limits measure_limits(int threads) {
   Limits out;
   out.read_bytes = read_bandwidth(threads);

@@ -1,5 +1,6 @@
 // bench/ops/machine_limits.h -- measures the limits of this machine.
 #pragma once
+#include <functional>
 
 namespace skiff::bench {
 
@@ -14,5 +15,9 @@ Limits measure_limits(int threads);
 // Returns the time, in seconds, on the clock for a run of this many threads: wall time, or a single
 // thread's processor time.
 double now(int threads);
+
+// Returns the seconds of the best of as many runs as fit into half a second, at least five: like
+// the limits, the time of an undisturbed machine.
+double best_time(int threads, const std::function<void()>& run);
 
 }  // namespace skiff::bench

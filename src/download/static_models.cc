@@ -74,8 +74,7 @@ const StaticModel* find_static_model(std::string_view path) {
 std::string advice_on(const StaticModel& model) {
   return fmt::format(
       "{} is a static model of PaddleNLP, an inference graph for Paddle, which is not run here; "
-      "use "
-      "the checkpoint {}{}{}",
+      "use the checkpoint {}{}{}",
       model.name, model.checkpoint, model.flags.empty() ? "" : " with ", model.flags);
 }
 

@@ -91,7 +91,7 @@ enum class HttpLane {
   kWork,   // a worker: for everything else
   kLarge,  // one thread for requests with large bodies (HttpConfig::large_body), which may take
            // seconds; so few of them never keep the workers from small requests
-  kAside,  // of no handler: HttpServer::aside()
+  kAside,  // threads of HttpServer::aside(), which no request's handler runs on
 };
 
 // Callbacks of the server's user. All but `handler` and `failure` may be empty. All but `handler`

@@ -99,7 +99,7 @@ auto nicely(const Work& work) {
   constexpr int kNice = 10;  // it gets a tenth of a processor that a step wants, too
   std::packaged_task<decltype(work())()> task([&work] {
     pthread_setname_np(pthread_self(), "compile");
-    std::ignore = nice(kNice);  // of this thread alone, on Linux
+    std::ignore = nice(kNice);  // on Linux, this thread alone
     return work();
   });
   auto result = task.get_future();

@@ -13,7 +13,7 @@ struct Bf16Codes {
   static constexpr int64_t kBlockTiles = 8;
   static constexpr int64_t kMostLines = kBlockTiles * kTile / Reader::kLines;
   static constexpr int64_t kInputBytes = 2;
-  static constexpr int64_t kLineBytes = int64_t{4} * Reader::kLines;  // of a row
+  static constexpr int64_t kLineBytes = int64_t{4} * Reader::kLines;  // bytes of a row in a line
 
   const Reader& reader;
 

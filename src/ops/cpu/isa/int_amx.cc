@@ -17,7 +17,7 @@ struct IntegerCodes {
   static constexpr int64_t kBlockTiles = 8;
   static constexpr int64_t kMostLines = kBlockTiles * kTile / (kNibbles ? 2 : 1);
   static constexpr int64_t kInputBytes = 1;
-  static constexpr int64_t kLineBytes = kNibbles ? 8 : 4;  // of a row
+  static constexpr int64_t kLineBytes = kNibbles ? 8 : 4;  // bytes of a row in a line
 
   PairTiles tiles(const PairCodes& codes, PairLines<kBlockTiles>& to) const {
     if constexpr (kNibbles) return nibbles(codes, to);

@@ -146,9 +146,10 @@ struct AttendBlock {
   float* scores = nullptr;         // scratch, [rows][kKvBlock]
 };
 
-// The same in tiles, for queries and a cache of bf16 and several kv heads. Weights are rounded to
-// bf16. Queries lie in vectors of kQueryLanes, those of heads_in_lanes() heads one after the other
-// in one vector, or those of one head in as many as they need.
+// A block of positions as attention in tiles takes it, for queries and a cache of bf16 and several
+// kv heads. Weights are rounded to bf16. Queries lie in vectors of kQueryLanes, those of
+// heads_in_lanes() heads one after the other in one vector, or those of one head in as many as they
+// need.
 constexpr int kQueryLanes = 16;
 constexpr int heads_in_lanes(int queries) {
   return queries <= kQueryLanes / 2 ? kQueryLanes / queries : 1;

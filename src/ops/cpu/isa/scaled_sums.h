@@ -44,7 +44,7 @@ void add_scaled(const CodeRows& g, const CodeSum& s, int64_t row, int64_t rows, 
         : add_scaled_rows<kNone, false>(g, s, row, rows, panel, sum);
 }
 
-// The same of one row.
+// Adds the scaled sums of one row, `row`.
 inline void add_scaled(const CodeRows& g, const CodeSum& s, int64_t row, int64_t panel, __m512 sum,
                        bool opens) {
   add_scaled(g, s, row, 1, panel, opens, [&](int64_t) { return sum; });

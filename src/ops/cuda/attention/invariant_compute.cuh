@@ -14,8 +14,8 @@ struct Rows16 {
   static constexpr int kFragments = S::kColumns / 8;
   uint32_t q[S::kDim / 16][4];
   TileSoftmax<1> softmax;
-  float o[kFragments][4];       // of the piece at hand
-  float folded[kFragments][4];  // of the pieces that have ended
+  float o[kFragments][4];       // the sums of the piece at hand
+  float folded[kFragments][4];  // the fold of the pieces that have ended
   Total total[2];
 
   __device__ void clear(float (&x)[kFragments][4]) {

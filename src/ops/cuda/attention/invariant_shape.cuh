@@ -1,5 +1,5 @@
-// ops/cuda/attention/invariant_shape.cuh -- the kernel that decodes in pieces (plan.h) over a cache
-// of bf16: its tiles, its shared memory and its ring.
+// ops/cuda/attention/invariant_shape.cuh -- the tiles, the shared memory and the ring of the kernel
+// that decodes in pieces (plan.h) over a bf16 cache.
 #pragma once
 #include "ops/cuda/attention/decode_shape.cuh"
 #include "ops/cuda/attention/key_tiles.cuh"
@@ -30,7 +30,7 @@ template <class S>
 struct InvariantShared {
   uint8_t slot[S::kSlots][S::kSlotBytes];
   uint4 weights[kKeys<S::kDim> / 16][32];     // mma operands: 16 keys of each lane
-  float4 top[kPackedRows], sum[kPackedRows];  // of the four warps
+  float4 top[kPackedRows], sum[kPackedRows];  // each of the four warps has one float
   uint64_t full[S::kSlots], empty[S::kSlots];
   Run runs[S::kRuns];  // written by the copying warp before a run's first slot is full
   int arrived_last;

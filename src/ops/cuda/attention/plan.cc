@@ -96,7 +96,7 @@ class ListWalk {
   const DecodeShare* shares_;
   const PlanShape& shape_;
   int share_ = 0;
-  int64_t tiles_ = 0;  // of all heads of earlier shares
+  int64_t tiles_ = 0;  // the tiles of all heads of earlier shares
 };
 
 // Finds where each block begins, by `place`, a function of a block that is called in order.

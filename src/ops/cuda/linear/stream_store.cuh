@@ -15,7 +15,7 @@ struct Epilogue {
   static constexpr int kFeatures = kGated ? kTileRows / 2 : kTileRows;  // output columns of a tile
 
   const StreamArgs& a;
-  LineStaging* staging;  // of kLines
+  LineStaging* staging;  // read only where kLines is set
 
   __device__ float bias(int feature) { return a.bias ? a.bias[feature] : 0.0f; }
 

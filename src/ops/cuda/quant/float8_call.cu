@@ -27,7 +27,7 @@ void for_each_kernel(F f) {
   with.template operator()<128, 2>();
 }
 
-// Of pairs of elements. Dimensions [in, 8 rows, gate or up, groups of 8 rows, experts], or
+// The map has pairs of elements. Dimensions [in, 8 rows, gate or up, groups of 8 rows, experts], or
 // [in, out, 1, 1, experts].
 CUtensorMap weight_map(const Linear& w, bool gated) {
   const auto experts = static_cast<uint64_t>(std::max<int64_t>(1, w.experts));

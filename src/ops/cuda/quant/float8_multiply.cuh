@@ -23,7 +23,7 @@ class Float8Multiplier {
  public:
   using Turn = RingTurn<Ring::kStages>;
   static constexpr int kTiles = Ring::kTiles;
-  using Sums = float[N / 2];  // of a tile
+  using Sums = float[N / 2];  // a thread's sums of one tile
 
   __device__ Float8Multiplier(const StreamArgs& a, const Float8Args& q, const Ring& ring)
       : a_(a),
@@ -33,7 +33,7 @@ class Float8Multiplier {
         second_(kGated ? q.up_row * q.scale_stride : q.scale_stride) {
     const auto group = static_cast<uint32_t>(threadIdx.x / 128);
     const uint64_t weights = wgmma_operand(ring.weights(0)), rows = wgmma_operand(ring.rows(0));
-    operand_high_ = static_cast<uint32_t>(weights >> 32);  // of both
+    operand_high_ = static_cast<uint32_t>(weights >> 32);  // both operands have this word
     m_ = kept(static_cast<uint32_t>(rows_lead(N) ? rows : weights) + group * (64 * kColumns >> 4));
     n_ = kept(static_cast<uint32_t>(rows_lead(N) ? weights : rows));
   }
@@ -147,8 +147,8 @@ class Float8Multiplier {
     }
     release(done);
   }
-  // The same where rows lead: pieces of eight weight rows are by turns of the gate and of what it
-  // lets through.
+  // Does what promote() does where rows lead: pieces of eight weight rows belong by turns to the
+  // gate and to what it lets through.
   __device__ __forceinline__ void promote_rows(Sums& sum, Sums& part, const Scales& scale,
                                                uint32_t x_scales, int done) const {
     float by[2][2];

@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kThreads) meet_kernel(Rows a) {
   }
 }
 
-constexpr int kLaneElements = kGroup / 32;  // of a group, where a warp has one
+constexpr int kLaneElements = kGroup / 32;  // a lane's elements of a warp's group
 constexpr int kWarps = kThreads / 32;
 
 // A lane's elements of a group, and what they become as e4m3.
@@ -183,9 +183,9 @@ __global__ void __launch_bounds__(kThreads) meet_groups_kernel(Rows a) {
   if (lane == 0) a.scales[group * a.scale_stride + row] = as.scale;
 }
 
-// The same in place of bf16 rows. A block has a row of up to kEach groups a warp, and holds all of
-// its codes in registers before it writes the first. Rows have a multiple of kLaneElements
-// elements.
+// Rounds groups as meet_groups_kernel does, in place of bf16 rows. A block has a row of up to kEach
+// groups a warp, and holds all of its codes in registers before it writes the first. Rows have a
+// multiple of kLaneElements elements.
 template <int kEach>
 __global__ void __launch_bounds__(kThreads) meet_groups_in_place_kernel(Rows a) {
   let_next_start();
