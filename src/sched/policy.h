@@ -2,6 +2,7 @@
 // sequence starves.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "sched/step_cost.h"
@@ -15,10 +16,10 @@ namespace skiff::sched {
 struct Policy {
   int ageing = 1000;      // later arrivals that one unit of priority is worth
   int long_yields = 256;  // later arrivals with short prompts that go before a long one
-  // A prompt that is not long yields to one later arrival for every so many of its tokens, and to
-  // `long_yields` at most: what a burst waits for becomes shorter for most, and for its longest
-  // prompts longer by a few of the others. 0: it yields to none.
-  int yield_tokens = 1024;
+  // A prompt that is not long yields to two later arrivals for each doubling of its tokens beyond
+  // this number, and to `long_yields` at most: what a burst waits for becomes shorter for most, and
+  // for its longest prompts longer by a few of the others. 0: it yields to none.
+  int yield_tokens = 256;
   // A prompt of more tokens is long. 0: what takes many steps of the aim; without one, 4 % of the
   // context, at least 512.
   int long_prompt = 0;
@@ -48,6 +49,15 @@ struct Policy {
   // never more than the sequence can still use.
   double reserve = 16, reserve_decay = 0.025, reserve_min = 0;
 };
+
+// Returns how many later arrivals with shorter prompts go before one of `tokens` that is not long.
+constexpr int short_yields(int tokens, const Policy& policy) {
+  if (policy.yield_tokens == 0 || tokens < policy.yield_tokens) return 0;
+  const auto square = [](uint64_t n) { return n * n; };
+  const uint64_t ratio =
+      square(static_cast<uint64_t>(tokens)) / square(static_cast<uint64_t>(policy.yield_tokens));
+  return std::min<int>(std::bit_width(ratio) - 1, policy.long_yields);
+}
 
 // The default of Policy::long_prompt without an aim: four per cent of the context, as in
 // FastDeploy, but not chunks so small that they waste the device.

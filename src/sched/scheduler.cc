@@ -148,11 +148,8 @@ Status Scheduler::add(NewSequence in) {
 QueueRank Scheduler::rank_of(const Sequence& s, int priority) {
   const auto arrival = static_cast<int64_t>(++arrivals_);
   const Policy& policy = limits_.policy;
-  const int yields = s.is_long                 ? policy.long_yields
-                     : policy.yield_tokens > 0 ? s.prompt_len / policy.yield_tokens
-                                               : 0;
-  return {arrival + int64_t{policy.ageing} * priority + std::min(yields, policy.long_yields),
-          -arrival};
+  const int yields = s.is_long ? policy.long_yields : short_yields(s.prompt_len, policy);
+  return {arrival + int64_t{policy.ageing} * priority + yields, -arrival};
 }
 
 // The sequence that is continued may have ended by itself meanwhile. Ranks stay unique, because

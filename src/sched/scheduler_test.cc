@@ -98,7 +98,7 @@ TEST_F(Schedule, APromptYieldsByItsLength) {
   l.policy.yield_tokens = 3;
   start(l);
   add(request(1, 9, 1));
-  add(request(2, 4, 1));
+  add(request(2, 5, 1));
   for (SeqId id = 3; id <= 6; ++id) add(request(id, 2, 1));
   std::vector<SeqId> order;
   while (!scheduler_->idle()) order.push_back(std::get<0>(step().at(0)));

@@ -13,7 +13,7 @@ constexpr double kShort = 0.02, kMostBeside = 0.05, kMostAlone = 0.13, kMostBehi
 constexpr double kSlowSteps = 10;
 // Steps in which the backlog would be done: a few for what a burst leaves, as long as steps stay
 // below kMostBurst, and more for a queue that does not end.
-constexpr double kBurstSteps = 4, kBacklogSteps = 16, kMostBurst = 0.04;
+constexpr double kBurstSteps = 4, kBacklogSteps = 16, kMostBurst = 0.025;
 constexpr double kFinish = 0.03;    // see finish_aim()
 constexpr double kSlack = 1.08;     // for attention to the prompts' own positions
 constexpr double kLeastLong = 512;  // tokens; a shorter prompt is never long

@@ -103,8 +103,8 @@ TEST(StepAim, IsTheShortestStepOfAGoodRate) {
   EXPECT_GT(step_aim(cost, 0, {.decodes = 200, .attention = 6e-3}), beside + 6e-3);
   EXPECT_GT(step_aim(cost, 0, {.alone = true}), 0.043);
   EXPECT_EQ(step_aim(cost, 0, {.backlog = 4 * beside}), beside);
-  EXPECT_NEAR(step_aim(cost, 0, {.backlog = 4 * 0.03}), 0.03, 1e-12);
-  EXPECT_NEAR(step_aim(cost, 0, {.backlog = 0.5}), 0.04, 1e-12) << "a burst";
+  EXPECT_NEAR(step_aim(cost, 0, {.backlog = 4 * 0.024}), 0.024, 1e-12);
+  EXPECT_NEAR(step_aim(cost, 0, {.backlog = 0.4}), 0.025, 1e-12) << "a burst";
   EXPECT_NEAR(step_aim(cost, 0, {.backlog = 16 * 0.042}), 0.042, 1e-12) << "a queue";
   EXPECT_LT(step_aim(cost, 0, {.backlog = 1000}), 0.1);
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <random>
 
@@ -71,8 +72,9 @@ class FullServer {
     s.priority = rng_() % 4 ? 0 : static_cast<int>(rng_() % 5) - 2;
     const auto arrival = static_cast<int64_t>(id);
     const Policy& policy = limits.policy;
-    const int64_t yields =
-        length > 200 ? policy.long_yields : static_cast<int64_t>(length) / policy.yield_tokens;
+    int64_t yields = length > 200 ? policy.long_yields : 0;
+    const double doublings = std::log2(static_cast<double>(length) / policy.yield_tokens);
+    if (length <= 200) yields = std::max(0, static_cast<int>(std::floor(2 * doublings + 1e-9)));
     present_[id] = {.priority = s.priority,
                     .place = {arrival + int64_t{policy.ageing} * s.priority + yields, -arrival}};
     ASSERT_TRUE(scheduler_.add(std::move(s)));

@@ -72,7 +72,7 @@ def print_agreement(out, model):
     first = sum(a[0] == b[0] for a, b in zip(ours, theirs))
     pairs = [(x, y) for a, b in zip(ours, theirs) for x, y in zip(a, b)]
     print(f"\nGreedy tokens after {len(ours)} prompts: the first is the same for {first}, of all tokens "
-          f"{sum(x == y for x, y in pairs)} of {len(pairs)} (dummy weights differ between engines).")
+          f"{sum(x == y for x, y in pairs)} of {len(pairs)} (dummy weights are different ones in each engine).")
 
 
 def served(out, model, loads):
