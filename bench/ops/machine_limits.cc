@@ -63,7 +63,8 @@ void read_words(const Streams<kStreams>& s) {
   use(sum);
 }
 
-// The same with fewer instructions, which a processor that also serves other threads may lack.
+// Reads the streams in AVX-512 vectors: fewer instructions than the loop above needs, so that a
+// processor which also serves other threads does not run out of them.
 template <size_t kStreams>
 __attribute__((target("avx512f"))) void read_vectors(const Streams<kStreams>& s) {
   __m512i sum[kStreams];

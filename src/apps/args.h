@@ -81,7 +81,8 @@ class Args {
   const std::vector<std::string>& warnings() const { return warnings_; }
   bool given(std::string_view name) const { return values_.contains(std::string(name)); }
 
-  // The same as words again: what was given of the flags that `command` has, and positional values.
+  // Returns the command line again as words: what was given of the flags that `command` has, and
+  // positional values.
   std::vector<std::string> words(Commands command) const;
 
   // Returns the given value or the table's fallback. CHECKs that the table has the flag.

@@ -78,7 +78,7 @@ TEST_F(PidFileTest, IsHeldWrittenAndRemoved) {
   EXPECT_THROW(PidFile("/proc/none/x.pid", true), LoadError);
 }
 
-// Of several that make and remove the file, whoever holds it has the one that others find.
+// Several threads make and remove the file: whoever holds it has the one that others find.
 TEST_F(PidFileTest, AFileThatWasRemovedIsNotHeld) {
   std::atomic<int> held = 0, lost = 0;
   const auto work = [&](pid_t number) {

@@ -10,7 +10,7 @@
 namespace skiff::apps {
 namespace {
 
-// As vLLM and FastDeploy label it.
+// Returns the labels that vLLM and FastDeploy give the metric cache_config_info.
 std::map<std::string, std::string> cache_info(const Args& args, const engine::Llm& llm) {
   const engine::Resolved& engine = llm.resolved();
   const auto truth = [](bool value) { return value ? "True" : "False"; };

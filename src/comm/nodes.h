@@ -51,7 +51,7 @@ class Nodes {
   // may be in a collective.
   void dismiss();
 
-  // As Communicator::abort() of any rank here.
+  // Ends the group with the reason `why`, as Communicator::abort() of any rank here does.
   void abort(const std::string& why);
   // Why the group has ended; empty while it has not, and where it was dismissed.
   std::string reason() const;

@@ -326,8 +326,8 @@ void run_case(uint64_t seed, Totals& totals) {
   add(totals.tiers, play(setup, requests, seed, make, totals));
 }
 
-// The same with the real thread and a real file, some bytes of which are changed meanwhile; then
-// once more, as after a restart.
+// Plays a random case with the real thread and a real file, some bytes of which are changed
+// meanwhile; then once more, as after a restart.
 void run_file_case(uint64_t seed, Totals& totals) {
   std::mt19937_64 rng(seed);
   Setup setup = random_setup(rng);

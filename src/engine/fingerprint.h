@@ -29,8 +29,8 @@ kv::BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmet
 peer::Facts shared_facts(const Resolved& resolved, const Arithmetic& arithmetic,
                          size_t block_bytes);
 kv::BlockKey fingerprint_of(const peer::Facts& facts);
-// The same with the cuts of model and drafter, on which the layout of a block depends, though not
-// its name.
+// Returns the fingerprint of the facts and of the cuts of model and drafter, on which the layout of
+// a block depends, though not its name.
 kv::BlockKey fingerprint_of(peer::Facts facts, const Resolved& resolved);
 
 // SHA-256 in hexadecimal.

@@ -128,7 +128,8 @@ inline std::vector<Token> drafts_behind_pause(Module& m, int page_size, int firs
   return result.drafts[0];
 }
 
-// The same with two steps in flight: the hidden rows of a step are gone when its token is known.
+// Returns what the module drafts with two steps in flight: the hidden rows of a step are gone when
+// its token is known.
 inline std::vector<Token> drafts_in_flight(Module& m, int page_size, int first) {
   const int rows = m.rows(), pages = 32 / page_size + 1;
   model::KvCache kv(m.weights.spec, pages, page_size, kv_format(DType::kF32), Device{});

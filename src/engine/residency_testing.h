@@ -169,7 +169,7 @@ class ResidencyTest : public testing::Test {
     fs::copy(from_, to, fs::copy_options::overwrite_existing | fs::copy_options::recursive);
     return to;
   }
-  // The same with other weights: the embeddings have the opposite sign.
+  // Returns a copy of the model with other weights: the embeddings have the opposite sign.
   std::string negated(const std::string& name) {
     const std::string to = copied(name);
     negate(to, "model.embed_tokens.weight");

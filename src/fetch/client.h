@@ -53,7 +53,7 @@ class Client {
   // Sends one request over a connection of its own and reads the whole answer. kExhausted: trouble
   // of the network or of the server's HTTP, for which a retry may help.
   Result<Response> exchange(const Request& request, const OnHead& on_head, const OnBody& on_body);
-  // The same with a body of at most `max_body` bytes in memory.
+  // Does what exchange() does, and returns the body, of at most `max_body` bytes, in memory.
   Result<std::pair<Response, std::string>> fetch(const Request& request, size_t max_body);
 
  private:

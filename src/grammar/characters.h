@@ -43,7 +43,8 @@ enum class Spelling {
   // Inside a string of Python, one way: as kJson, but never by \u escapes of pairs, which Python
   // reads as two characters.
   kPython,
-  // As kJson, but < only by its \u escape, so that no string holds a mark that begins with it.
+  // Inside a string of JSON, as kJson, but < is spelled by its \u escape only, so that no string
+  // holds a mark that begins with it.
   kTaggedJson,
 };
 

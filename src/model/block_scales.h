@@ -15,7 +15,8 @@ class BlockScales {
   // Those of all columns of the rows of `region`, as in the canonical form.
   BlockScales(const StoredModule& module, const Region& region);
 
-  // Of an element of the module; the row must be one of the region.
+  // Return the scale and the zero point of an element of the module; the row must be one of the
+  // region.
   float scale(int64_t row, int64_t col) const { return scales_[at(row, col)]; }
   float zero(int64_t row, int64_t col) const { return zeros_[at(row, col)]; }
   bool has_zeros() const { return !zeros_.empty(); }

@@ -199,7 +199,7 @@ class FloatsOnly final : public reference::ReferenceOps {
   bool multiplies(const WeightFormat& format) const override { return !format.quantized(); }
 };
 
-// As published: blocks of 8-bit floats, of which the last ones of kv_a_proj_with_mqa are partial.
+// Published checkpoints have blocks of 8-bit floats, the last ones of kv_a_proj_with_mqa partial.
 TEST_F(DeepseekWeights, BlocksMeanWhatTheirValuesDo) {
   ops_ = std::make_unique<FloatsOnly>();
   EXPECT_EQ(logits(load(file(true), Json::object(), true)), logits(load(file(false))));

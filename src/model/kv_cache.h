@@ -54,7 +54,8 @@ class HostBlocks {
   // computes; the copies are done in order with its operations.
   void save(Ops& ops, std::span<const KvLayer> layers, int block, int host) const;
   void load(Ops& ops, std::span<const KvLayer> layers, int host, int block) const;
-  // As KvCache::give_back(), for memory that is not page-locked.
+  // Lets the system have memory that is not page-locked until a block is written again, under the
+  // terms of KvCache::give_back().
   size_t give_back() const;
 
  private:

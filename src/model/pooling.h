@@ -33,7 +33,7 @@ struct PoolingConfig {
   bool judges_pairs = false;  // pairs of texts are put into the prompt of Qwen3-Reranker
 };
 
-// As the flags of that name say.
+// What the flags --runner, --convert and --override-pooler-config say.
 struct PoolingChoice {
   std::string runner = "auto";   // auto | generate | pooling
   std::string convert = "auto";  // auto | none | embed | classify | reward

@@ -127,7 +127,7 @@ TEST(RegularExpressions, HaveABudgetTogether) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
 }
 
-// As many modules and patterns as a large mixture has.
+// The list has as many modules and patterns as that of a large mixture.
 TEST(RegularExpressions, OfAnOrdinaryListAreAllowed) {
   Json ignore = Json::array({"lm_head"});
   for (int i = 0; i < 300; ++i)

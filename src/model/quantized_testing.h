@@ -25,7 +25,8 @@ inline std::string folder_of(const std::string& name) {
   return std::string(SKIFF_SOURCE_DIR) + "/tests/quantized/" + name;
 }
 
-// As the engine reads it: shared experts of another format than the routed ones are apart.
+// Returns the configuration that the engine reads: shared experts of another format than the routed
+// ones are apart.
 inline model::ModelConfig config_of(const std::string& model) {
   model::ModelConfig config = model::read_model_config(model);
   if (shared_experts_differ(model, config)) separate_shared_experts(config.spec);

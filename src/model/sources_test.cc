@@ -207,7 +207,7 @@ TEST_F(SourcesTest, QuantizedWeightsOfPlainLayersAreNamed) {
                                HasSubstr("config.json: quantization_config says otherwise")));
 }
 
-// Of two formats that read the same weight, the one whose other tensors are present is chosen.
+// Where two formats read the same weight, the one whose other tensors are present is chosen.
 TEST_F(SourcesTest, FormatsMayDifferInTheirScalesOnly) {
   use({int8(), eight_bit_format({.name = "blocks",
                                  .dtype = DType::kI8,

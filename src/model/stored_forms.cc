@@ -88,7 +88,7 @@ bool shared_experts_differ(const std::string& dir, const ModelConfig& config) {
   separate_shared_experts(apart.spec);
   const std::vector<Slot> slots = slots_of(apart.spec);
   const std::vector<StoredForm> forms = stored_forms(dir, apart);
-  // Of a layer, the routed experts' two weights come first, then the shared expert's two.
+  // The slots of a layer have the routed experts' two weights first, then the shared expert's two.
   const auto plain = [](WeightFormat format) {
     return format.quantized() ? format : WeightFormat{};
   };

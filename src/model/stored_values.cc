@@ -110,7 +110,7 @@ void fill_region(D* dst, const StoredModule& module, const Region& region) {
   release(tensor, region, module.shape);
 }
 
-// The same of a region of the module's transpose, [region.rows, region.cols].
+// Fills dst with a region of the module's transpose, [region.rows, region.cols].
 template <class D>
 void fill_transposed(D* dst, const StoredModule& module, const Region& region) {
   const Region stored{region.col, region.cols, region.row, region.rows};

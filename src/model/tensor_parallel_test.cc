@@ -132,7 +132,7 @@ TEST_P(TensorParallelTest, F32LogitsInAnyPieces) {
   }
 }
 
-// As golden_test.cc judges rows. A rank's part of a sum is rounded to bf16 by itself.
+// Rows are judged as in golden_test.cc. A rank's part of a sum is rounded to bf16 by itself.
 TEST_P(TensorParallelTest, Bf16Logits) {
   for (const int size : fitting(config_.spec)) {
     SCOPED_TRACE(fmt::format("{} ranks", size));

@@ -16,7 +16,7 @@ using sched::StepCost;
 
 constexpr int kMaxRows = 1 << 24;
 constexpr double kMaxMs = 1e9;
-// Of the time of a step, the least that is left once attention is taken off.
+// The least share of a step's time that is left once attention is taken off.
 constexpr double kLeastShare = 0.2;
 
 struct Line {

@@ -112,7 +112,7 @@ struct Model {
   uint64_t weights_ = 0;
 };
 
-// As the decoder asks for it.
+// Computes the operations between two attentions in the decoder's order.
 class Run {
  public:
   Run(const Model& m, Ops& ops, int rows)

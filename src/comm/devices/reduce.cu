@@ -79,7 +79,7 @@ __global__ __launch_bounds__(kBlockThreads) void all_reduce_kernel(
 
 void start_reduce_add_norm(const Exchange& exchange, const ReduceAddNorm& args,
                            cudaStream_t stream) {
-  // As many clusters as any device that has clusters can have resident.
+  // Any device that has clusters can have so many of them resident.
   constexpr int kClusters = 32;
   const bool clusters = cuda::kernels_overlap() && args.rows <= kClusters;
   const auto start = [&]<class T, int N, int kMost>(T, std::integral_constant<int, N>,

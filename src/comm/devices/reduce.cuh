@@ -144,7 +144,8 @@ __device__ inline float sum_slices(float x) {
   return sum;
 }
 
-// The same of a cluster, all of whose blocks have arrived at its barrier before.
+// Returns the sum of x over all threads of a cluster, all of whose blocks have arrived at its
+// barrier before.
 __device__ inline float sum_cluster(float x) {
   __shared__ float sums[kSlices];
   const float mine = cuda::block_sum(x);

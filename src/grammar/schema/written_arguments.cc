@@ -131,7 +131,7 @@ class Arguments {
     const ExprId between = marked(style_.between);
     const ExprId other = names.empty() ? other_member(shape) : kNothing;
     const ExprId more = exprs().repeat(exprs().concat(between, other), 0, kEndless);
-    // As in_order() of lower_object.cc.
+    // Members are put together from the last to the first, as in_order() of lower_object.cc does.
     ExprId after = more, first = exprs().optional(exprs().concat(other, more));
     for (auto name = names.rbegin(); name != names.rend(); ++name) {
       const bool required = std::ranges::find(shape.required, *name) != shape.required.end();

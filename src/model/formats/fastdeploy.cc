@@ -13,7 +13,8 @@
 namespace skiff::model {
 namespace {
 
-// As FastDeploy decides it, but for experts in "w4a8", which it never makes while it loads.
+// Returns whether the checkpoint holds quantized weights, as FastDeploy decides it, but for experts
+// in "w4a8", which it never makes while it loads.
 bool is_stored_quantized(const Fields& fields) {
   const bool silent = !fields.has("kv_cache_quant_type");
   return fields.get("is_quantized", fields.get("is_moe_quantized", silent));

@@ -88,8 +88,8 @@ void Paged::make_floats(Workspace& ws, const Gqa& spec, DType cache, int total, 
   }
 }
 
-// As in a KvCache: the elements of keys and values, then their scales; each part begins on 16
-// bytes.
+// Makes pages laid out as a KvCache has them: the elements of keys and values, then their scales;
+// each part begins on 16 bytes.
 void Paged::make_quantized(Workspace& ws, const Gqa& spec, int total, Pool pool) {
   const int64_t half = round_up(
       int64_t{kv.page_size} * spec.kv_heads * spec.head_dim * bits(kv.format.dtype) / 8, 16);
@@ -97,7 +97,7 @@ void Paged::make_quantized(Workspace& ws, const Gqa& spec, int total, Pool pool)
   const int64_t scales = round_up(int64_t{kv.page_size} * spec.kv_heads * numbers * 2, 16);
   const int64_t part[] = {0, half, 2 * half, 2 * half + scales}, layer = 2 * (half + scales);
   const bool apart = pool == Pool::kApart;
-  // Of two layers this one is the second.
+  // The pages hold two layers, and this one is the second.
   const Tensor blocks =
       ws.output(DType::kU8, {total, apart ? layer : 2 * layer}, pool == Pool::kPadded ? 16 : 0);
   const auto part_of = [&](int i, DType dtype, std::array<int64_t, 4> dim) {

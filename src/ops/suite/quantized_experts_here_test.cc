@@ -41,8 +41,9 @@ Linear part_of(Workspace& ws, Linear w, const Router& router) {
   return w;
 }
 
-// As in ExpertsHereAddTheirPart: all experts, with the weights of those that are elsewhere zero. A
-// single token's copies are each multiplied alone, wherever its other copies are: bit for bit.
+// The judge is that of ExpertsHereAddTheirPart: all experts, with the weights of those that are
+// elsewhere zero. A single token's copies are each multiplied alone, wherever its other copies are:
+// bit for bit.
 TEST_P(OpSuite, QuantizedExpertsHereAddTheirPart) {
   for (const WeightFormat& format :
        {WeightFormat{DType::kI8, 1, 0, kF32}, WeightFormat{DType::kI4, 1, 0, kF32},

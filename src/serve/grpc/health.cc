@@ -64,7 +64,7 @@ class Watch : public Handler {
       std::erase_if(*open, [](const auto& weak) { return weak.expired(); });
     if (shared_.watchers.size() + shared_.waiting.size() >= kMaxWatchers)
       return exchange_.finish(StatusCode::kResourceExhausted, "too many watch the health already");
-    // As the protocol says: an unknown service may come later, so the call stays open.
+    // The protocol keeps the call open: a service that is unknown may come later.
     if (!is_known(service)) {
       shared_.waiting.push_back(exchange_.share());
       exchange_.send(health_response(Health::kServiceUnknown));

@@ -166,7 +166,7 @@ TEST(LogFileTest, HalfALineSpoilsNoOther) {
   EXPECT_EQ(lines, (std::vector<std::string>{"[1,2]", "[3,4,5", "[8]", "[9]"}));
 }
 
-// As for the remote calls of the gRPC port.
+// Remote calls of the gRPC port are such requests.
 TEST(JournalTest, ARequestThatDidNotComeByHttpHasALine) {
   const LogFolder folder;
   Journal journal({.log_file = folder.file()});

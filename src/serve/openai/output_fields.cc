@@ -18,7 +18,7 @@ MaybeProblem read_stream_options(const OrderedJson& value, CallDraft& draft) {
     if (auto problem = read_boolean(*found, *target))
       return Problem{fmt::format("{} {}", key, problem->what)};
   }
-  // As in vLLM, usage appears in a chunk only if include_usage is set.
+  // Usage appears in a chunk only if include_usage is set, which is vLLM's rule.
   draft.call.continuous_usage = draft.call.continuous_usage && draft.call.include_usage;
   return std::nullopt;
 }

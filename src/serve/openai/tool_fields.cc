@@ -12,7 +12,7 @@ constexpr const char* kKinds =
     "must be \"auto\", \"none\", \"required\", {\"type\": \"function\", \"function\": {\"name\": "
     "...}} or {\"type\": \"allowed_tools\", ...}";
 
-// As many as a request may have tools: each name is looked for among all of them.
+// The most names, which is the most tools of a request: each name is looked for among all of them.
 constexpr size_t kMaxAllowed = 1024;
 
 std::optional<Mode> mode_named(const OrderedJson& value) {

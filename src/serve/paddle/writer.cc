@@ -9,7 +9,7 @@ namespace {
 
 using SystemClock = std::chrono::system_clock;
 
-// As Python prints a time of day, in UTC.
+// Returns the time of day, in UTC, as Python prints it.
 std::string time_text(SystemClock::time_point time) {
   const auto since = time.time_since_epoch();
   const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(since).count();

@@ -38,7 +38,7 @@ std::string gunzip(const std::string& bytes) {
   return out;
 }
 
-// As a policy names what lies between `open` and `close`.
+// Returns the hash by which a policy names what lies between `open` and `close`.
 std::string source_hash(const std::string& page, const std::string& open,
                         const std::string& close) {
   const size_t begin = page.find(open) + open.size();

@@ -123,11 +123,12 @@ struct SharedQueue::Impl : std::enable_shared_from_this<SharedQueue::Impl> {
   std::condition_variable changed;
   bool woken = false;  // guarded by mutex
 
-  // Of the thread that talks to the store.
+  // The thread that talks to the store has these to itself.
   bool idle = false;  // the store knows that this instance has room
   Clock::time_point next_tick, lost_at, up_since;
   double next_wait = 0;
   bool said = false, gave_up = false;
+
   std::atomic<bool> rung{false};
 
   std::thread exchanger, listener;
@@ -204,7 +205,7 @@ void SharedQueue::Impl::wait(Seconds longest) {
   woken = false;
 }
 
-// As wait(), but what waits for the store does not end it: the store cannot be had.
+// Waits as wait() does, but what waits for the store does not end it: the store cannot be had.
 void SharedQueue::Impl::pause(Seconds longest) {
   std::unique_lock lock(mutex);
   changed.wait_for(lock, longest,

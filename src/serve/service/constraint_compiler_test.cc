@@ -17,8 +17,8 @@ grammar::Constraint choice(const char* of) {
   return {.kind = grammar::ConstraintKind::kChoice, .text = of};
 }
 
-// Of a compilation that ran out of memory nothing stays: neither an entry that cannot be read, nor
-// a caller that counts as waiting.
+// A compilation that ran out of memory leaves nothing: neither an entry that cannot be read, nor a
+// caller that counts as waiting.
 TEST(ConstraintCompilerTest, WhatCouldNotBeCompiledIsCompiledAgain) {
   const ByteTokenizer tokenizer;
   const std::vector<Token> ends = {ByteTokenizer::kEos};

@@ -47,7 +47,7 @@ struct OpenRequest {
   Usage usage;
   ServiceClock::time_point arrived{};
   std::chrono::system_clock::time_point arrived_at{};  // for logs
-  // Of sequences that have ended.
+  // What the sequences that have ended leave.
   int calls = 0, broken_calls = 0;
   std::vector<Finish> finishes;
   // Guarded by the table's mutex.

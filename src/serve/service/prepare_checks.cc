@@ -212,7 +212,7 @@ std::optional<Error> add_reference(const Request& request, const PrepareContext&
                                "send the part that the reply repeats",
                                have, most));
   };
-  // As for prompts: text that is far too long is not tokenized.
+  // Text that is far too long is not tokenized, neither here nor in prompts.
   const size_t at_least = request.reference.size() / (4 * context.longest_piece);
   if (at_least > most) return too_long(fmt::format("more than {}", at_least));
   std::vector<Token> tokens =

@@ -114,7 +114,7 @@ class Converter {
     return true;
   }
 
-  // As Python reads it: a backslash before a letter without a meaning stays.
+  // Reads what follows a backslash. One before a letter without a meaning stays, as in Python.
   bool escape(std::string& text) {
     if (rest_.empty()) return false;
     const char c = rest_.front();

@@ -54,7 +54,7 @@ bool calls(const OrderedJson& message) {
   return message.is_object() && found != message.end() && found->is_array() && !found->empty();
 }
 
-// As Python writes JSON, which is what models are trained on.
+// Writes a call's arguments as Python writes JSON, which is what models are trained on.
 Status write_arguments(OrderedJson& call, jinja::Budget& budget) {
   const auto function = call.is_object() ? call.find("function") : call.end();
   if (!call.is_object() || function == call.end() || !function->is_object()) return ok();

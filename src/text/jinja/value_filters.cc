@@ -134,7 +134,8 @@ Value rounded(Interpreter&, const Value& input, const Args& args) {
   return is_integral(input, &i) ? Value(truncated(result).value()) : Value(result);
 }
 
-// As Hugging Face defines it: keys keep their order, and only what JSON requires is escaped.
+// The filter that Hugging Face defines: keys keep their order, and only what JSON requires is
+// escaped.
 Value tojson(Interpreter& in, const Value& input, const Args& args) {
   const Bound bound("tojson", args, {"ensure_ascii", "indent", "separators", "sort_keys"});
   JsonStyle style;
