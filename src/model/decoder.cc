@@ -230,20 +230,12 @@ Tensor Decoder::store(const Mla& m, const MlaWeights& w, Tensor x, const RaggedB
   return q;
 }
 
-// The absorbed form: heads attend to the latent itself, so that what a row computes does not depend
-// on how many rows its step has.
 Delta Decoder::mix(const Mla& m, const MlaWeights& w, Tensor x, const RaggedBatch& batch,
                    const KvLayer& kv, Arena& arena) {
-  const int64_t rows = x.rows(), heads = m.heads;
-  Tensor absorbed = arena.take(act_, {rows * heads, m.kv_rank});
-  Tensor seen = arena.take(act_, {rows * heads, m.kv_rank});
-  Tensor values = arena.take(act_, {rows, heads * m.v_dim});
-  Tensor out = arena.take(act_, {rows, spec_.hidden});
+  Tensor values = arena.take(act_, {x.rows(), int64_t{m.heads} * m.v_dim});
+  Tensor out = arena.take(act_, {x.rows(), spec_.hidden});
   const Tensor q = store(m, w, x, batch, kv, arena);
-  const Tensor by_head = q.reshaped({rows * heads, m.q_dim()});
-  ops_.heads_linear(absorbed, by_head.col_range(0, m.nope_dim), w.absorb);
-  ops_.mla_attend(seen, absorbed, by_head.col_range(m.nope_dim, m.rope_dim), m, batch, kv);
-  ops_.heads_linear(values.reshaped({rows * heads, m.v_dim}), seen, w.value);
+  ops_.latent_attend(values, q, w.absorb, w.value, m, batch, kv, arena);
   ops_.linear(out, values, w.out);
   return {out, mesh_.tp.get()};
 }

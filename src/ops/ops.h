@@ -1,6 +1,6 @@
 // ops/ops.h -- all operations of a decoder and a sampler. Each backend implements all of them; only
-// hints (soon()) and what is measured (tuning()) are optional. One suite (ops/suite/suite.h) judges
-// every backend.
+// hints (soon()), what is measured (tuning()) and another form of what other operations compute
+// (latent_attend()) are optional. One suite (ops/suite/suite.h) judges every backend.
 //
 // Conventions. Outputs come first. Activations ("act") are f32 or bf16, the same within a step;
 // arithmetic inside an op is f32 or wider, rounded once on the way out. Row r of every output
@@ -188,6 +188,19 @@ class Ops {
   // q is bf16 and the cache is not f32, the weights may be rounded to bf16.
   virtual void mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const Mla& spec,
                           const RaggedBatch& batch, const KvLayer& cache) = 0;
+
+  // Latent attention from mla_store's q [rows, heads * spec.q_dim()] to the values [rows, heads *
+  // spec.v_dim] of every head; both act and contiguous. Computes heads_linear() of the first
+  // nope_dim elements of each head by `absorb`, mla_attend(), and heads_linear() of that by
+  // `value`. Scratch comes from the arena: 2 * rows * heads * kv_rank elements of act.
+  //
+  // Where batch_invariant() is false, rows of a sequence with many new ones may be computed
+  // un-absorbed instead: keys absorb[h]^T * c and values value[h] * c of every head, perhaps
+  // rounded to act, are made of all cached c of the sequence, and the rows attend to them. That
+  // takes fewer operations, and rounds differently.
+  virtual void latent_attend(Tensor values, Tensor q, const Linear& absorb, const Linear& value,
+                             const Mla& spec, const RaggedBatch& batch, const KvLayer& cache,
+                             Arena& arena);
 
   // gate_up [rows, 2 * width], gate first; out = act(gate) * up.
   virtual void gated_act(Tensor out, Tensor gate_up, Act act) = 0;

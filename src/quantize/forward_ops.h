@@ -84,6 +84,11 @@ class ForwardOps : public Ops {
                   const RaggedBatch& batch, const KvLayer& cache) override {
     base_.mla_attend(out, q_latent, q_rope, spec, batch, cache);
   }
+  void latent_attend(Tensor values, Tensor q, const Linear& absorb, const Linear& value,
+                     const Mla& spec, const RaggedBatch& batch, const KvLayer& cache,
+                     Arena& arena) override {
+    base_.latent_attend(values, q, absorb, value, spec, batch, cache, arena);
+  }
   void gated_act(Tensor out, Tensor gate_up, Act act) override {
     base_.gated_act(out, gate_up, act);
   }

@@ -2,7 +2,7 @@
 
 #include <cublasLt.h>
 
-#include <set>
+#include <map>
 
 #include "base/load_error.h"
 #include "ops/cuda/attention/store.h"
@@ -11,6 +11,7 @@
 #include "ops/cuda/linear/pack_tiles.h"
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/tiles.h"
+#include "ops/cuda/mla/latent_forms.h"
 #include "ops/cuda/mla/store.h"
 #include "ops/cuda/model_fit.h"
 #include "ops/cuda/moe/experts.h"
@@ -68,12 +69,14 @@ LatentAttention::Limits latent_limits_of(const CudaOptions& options) {
           .whole = options.batch_invariant};
 }
 
-// The numbers of heads of layers with latent attention.
-std::set<int> latent_heads(const ModelSpec& spec) {
-  std::set<int> heads;
+static_assert(kHeadScratch >= kExpandScratch);
+
+// Layers with latent attention, one for each number of heads.
+std::map<int, Mla> latent_layers(const ModelSpec& spec) {
+  std::map<int, Mla> layers;
   for (const Layer& layer : spec.layers)
-    if (const auto* mla = std::get_if<Mla>(&layer.mixer)) heads.insert(mla->heads);
-  return heads;
+    if (const auto* mla = std::get_if<Mla>(&layer.mixer)) layers.emplace(mla->heads, *mla);
+  return layers;
 }
 
 Attention::Limits limits_of(const CudaOptions& options) {
@@ -129,6 +132,8 @@ CudaOps::CudaOps(const CudaOptions& options)
                         scratch_.data() + DenseProducts::scratch_bytes(0, 0), options.portable),
       head_products_(scratch_.data() + DenseProducts::scratch_bytes(0, 0) + kHeadScratch,
                      options.batch_invariant),
+      expanded_attention_(scratch_.data() + DenseProducts::scratch_bytes(0, 0),
+                          scratch_.data() + DenseProducts::scratch_bytes(0, 0) + kHeadScratch),
       sampling_memory_(device_, std::max<size_t>(1, Sampling::bytes(options.portable))),
       sampling_(sampling_memory_.data(), {.portable = options.portable,
                                           .shared = options.shared_memory,
@@ -136,11 +141,13 @@ CudaOps::CudaOps(const CudaOptions& options)
 
 size_t CudaOps::scratch_bytes(const StepBounds& bounds) const {
   check_model(bounds.spec);
-  return latent_heads(bounds.spec).size() * LatentAttention::plan_bytes(latent_limits_of(options_));
+  return latent_layers(bounds.spec).size() *
+         LatentAttention::plan_bytes(latent_limits_of(options_));
 }
 
 void CudaOps::reserve(const StepBounds& bounds) {
-  for (const int heads : latent_heads(bounds.spec)) latent_attention_.reserve(heads, stream());
+  for (const auto& [heads, spec] : latent_layers(bounds.spec))
+    latent_attention_.reserve(heads, expands(spec), stream());
 }
 
 cudaStream_t CudaOps::stream() {
@@ -427,6 +434,23 @@ void CudaOps::mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec,
 void CudaOps::mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const Mla& spec,
                          const RaggedBatch& batch, const KvLayer& cache) {
   latent_attention_.attend(out, q_latent, q_rope, spec, batch, cache, stream());
+  done();
+}
+
+// One form alone gives bits that do not depend on how a prompt was cut.
+bool CudaOps::expands(const Mla& spec) const {
+  return !options_.batch_invariant && !options_.portable && current_runs_hopper_kernels() &&
+         ExpandedAttention::suits(spec);
+}
+
+void CudaOps::latent_attend(Tensor values, Tensor q, const Linear& absorb, const Linear& value,
+                            const Mla& spec, const RaggedBatch& batch, const KvLayer& cache,
+                            Arena& arena) {
+  const cuda::LatentStep step = {values, q, absorb, value, spec, batch, cache};
+  if (!expands(spec) || !expanded_attention_.takes(step))
+    return Ops::latent_attend(values, q, absorb, value, spec, batch, cache, arena);
+  cuda::latent_attend(step, {latent_attention_, head_products_, expanded_attention_}, arena,
+                      stream());
   done();
 }
 

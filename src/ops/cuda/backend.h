@@ -7,6 +7,7 @@
 #include "ops/cuda/beside.h"
 #include "ops/cuda/deliver.h"
 #include "ops/cuda/linear/dense.h"
+#include "ops/cuda/mla/expanded_attention.h"
 #include "ops/cuda/mla/heads.h"
 #include "ops/cuda/mla/latent_attention.h"
 #include "ops/cuda/one_row/one_row.h"
@@ -70,6 +71,9 @@ class CudaOps final : public Ops {
                  const KvLayer& cache) override;
   void mla_attend(Tensor out, Tensor q_latent, Tensor q_rope, const Mla& spec,
                   const RaggedBatch& batch, const KvLayer& cache) override;
+  void latent_attend(Tensor values, Tensor q, const Linear& absorb, const Linear& value,
+                     const Mla& spec, const RaggedBatch& batch, const KvLayer& cache,
+                     Arena& arena) override;
   void gated_act(Tensor out, Tensor gate_up, Act act) override;
   void gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) override;
   Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) override;
@@ -99,6 +103,8 @@ class CudaOps final : public Ops {
   void copy_packed(std::byte* to, const Linear& plain);
   void product(Tensor out, Tensor x, const Linear& w);
   const float* speeds_of(const Rope& rope);
+  // Returns whether steps of such heads may be computed un-absorbed.
+  bool expands(const Mla& spec) const;
   // Called after each operation: waits for it where options_.synchronous.
   void done();
 
@@ -114,6 +120,7 @@ class CudaOps final : public Ops {
   Attention attention_;
   LatentAttention latent_attention_;
   HeadProducts head_products_;
+  ExpandedAttention expanded_attention_;
   std::vector<SmallCopy> copies_;  // the copies of begin_step()
   Buffer sampling_memory_;
   Sampling sampling_;

@@ -93,8 +93,6 @@ TEST_P(OpSuite, AbsorbedIsUnabsorbed) {
   Paged paged(ws, cached(spec), DType::kF32, 16, {{40, 2}, {3, 1}, {0, 5}});
   const int64_t rows = paged.batch.num_tokens * heads;
   const Tensor q = ws.random(DType::kF32, {rows, spec.q_dim()});
-  const Tensor absorbed = ws.output(DType::kF32, {rows, spec.kv_rank});
-  const Tensor seen = ws.output(DType::kF32, {rows, spec.kv_rank});
   const Tensor values = ws.output(DType::kF32, {rows, spec.v_dim});
   Tensor up_k, up_v;
   Buffer owner_k, owner_v;
@@ -104,10 +102,12 @@ TEST_P(OpSuite, AbsorbedIsUnabsorbed) {
       stack_of(ws, *ops, {0, spec.heads, spec.v_dim, spec.kv_rank}, DType::kF32, &up_v, &owner_v);
   const Tensor nope = q.col_range(0, spec.nope_dim);
   ops->begin_step(paged.batch, {});
-  ops->heads_linear(absorbed, nope, absorb);
-  ops->mla_attend(seen, absorbed, q.col_range(spec.nope_dim, spec.rope_dim), spec, paged.batch,
-                  latents(paged));
-  ops->heads_linear(values, seen, value);
+  Arena arena(Buffer::pinned(1 << 16));
+  const int64_t tokens = rows / heads;
+  ops->latent_attend(values.reshaped({tokens, heads * spec.v_dim}),
+                     q.reshaped({tokens, heads * spec.q_dim()}), absorb, value, spec, paged.batch,
+                     latents(paged), arena);
+  EXPECT_EQ(arena.mark(), 0u);
   finish();
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t token = r / heads, h = r % heads;

@@ -131,6 +131,13 @@ class InService final : public Ops {
     run({.in = {q_latent, q_rope}, .out = {out}},
         [&] { ops_->mla_attend(out, q_latent, q_rope, spec, batch, cache); });
   }
+  void latent_attend(Tensor values, Tensor q, const Linear& absorb, const Linear& value,
+                     const Mla& spec, const RaggedBatch& batch, const KvLayer& cache,
+                     Arena& arena) override {
+    ++attended_;
+    run({.in = {q}, .out = {values}},
+        [&] { ops_->latent_attend(values, q, absorb, value, spec, batch, cache, arena); });
+  }
   void gated_act(Tensor out, Tensor gate_up, Act act) override {
     run({.in = {gate_up}, .out = {out}}, [&] { ops_->gated_act(out, gate_up, act); });
   }

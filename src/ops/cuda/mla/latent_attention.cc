@@ -113,9 +113,10 @@ void LatentAttention::plan_step(const RaggedBatch& batch, std::vector<SmallCopy>
 }
 
 // Returns the plan for that number of heads, which the first call makes.
-LatentAttention::Planned& LatentAttention::planned_for(int heads, const RaggedBatch* batch,
+LatentAttention::Planned& LatentAttention::planned_for(int heads, bool skips,
+                                                       const RaggedBatch* batch,
                                                        cudaStream_t stream) {
-  const LatentShape shape = {.heads = heads, .blocks = blocks_, .whole = whole_};
+  const LatentShape shape = {.heads = heads, .blocks = blocks_, .whole = whole_, .skips = skips};
   for (const auto& planned : planned_)
     if (planned->shape == shape) return *planned;
   SKIFF_CHECK(!capturing(stream), "latent attention of {} heads for the first time in a graph",
@@ -131,17 +132,17 @@ LatentAttention::Planned& LatentAttention::planned_for(int heads, const RaggedBa
   return *planned_.back();
 }
 
-void LatentAttention::reserve(int heads, cudaStream_t stream) {
-  if (hopper_ && heads <= kMaxLatentHeads) planned_for(heads, nullptr, stream);
+void LatentAttention::reserve(int heads, bool skips, cudaStream_t stream) {
+  if (hopper_ && heads <= kMaxLatentHeads) planned_for(heads, skips, nullptr, stream);
 }
 
 void LatentAttention::attend(const Tensor& out, const Tensor& q_latent, const Tensor& q_rope,
                              const Mla& spec, const RaggedBatch& batch, const KvLayer& cache,
-                             cudaStream_t stream) {
+                             cudaStream_t stream, bool skips) {
   if (batch.num_tokens == 0) return;
   const LatentArgs args = args_of(out, q_latent, q_rope, spec, batch, cache);
   if (!hopper_ || !is_fast(args)) return start_latent_generic(args, stream);
-  const Planned& planned = planned_for(spec.heads, &batch, stream);
+  const Planned& planned = planned_for(spec.heads, skips, &batch, stream);
   const std::byte* plan = planned.device.data();
   const LatentPlanArgs planned_args = {
       .args = args,

@@ -47,22 +47,24 @@ class LatentAttention {
   LatentAttention(const LatentAttention&) = delete;
   LatentAttention& operator=(const LatentAttention&) = delete;
 
-  // Takes the memory for so many heads, so that the first step does not.
-  void reserve(int heads, cudaStream_t stream);
+  // Takes the memory for so many heads, so that the first step does not. `skips`: as in attend().
+  void reserve(int heads, bool skips, cudaStream_t stream);
   // Plans the step for every number of heads seen so far; the caller then makes the copies that are
   // added to `copies`, on that stream (deliver()). The host may be one step ahead of the device:
   // this waits for the end of the last step but one.
   void plan_step(const RaggedBatch& batch, std::vector<SmallCopy>& copies, cudaStream_t stream);
-  // Padding rows of `out` become zeros. `batch` is begin_step's.
+  // Padding rows of `out` become zeros. `batch` is begin_step's. `skips`: rows of sequences of
+  // which expands() is true are left alone (expand_plan.h).
   void attend(const Tensor& out, const Tensor& q_latent, const Tensor& q_rope, const Mla& spec,
-              const RaggedBatch& batch, const KvLayer& cache, cudaStream_t stream);
+              const RaggedBatch& batch, const KvLayer& cache, cudaStream_t stream,
+              bool skips = false);
 
  private:
   struct Planned {
     LatentShape shape;
     Buffer device, pinned;  // pinned: one half for each of two steps
   };
-  Planned& planned_for(int heads, const RaggedBatch* batch, cudaStream_t stream);
+  Planned& planned_for(int heads, bool skips, const RaggedBatch* batch, cudaStream_t stream);
   SmallCopy make(Planned& p, const RaggedBatch& batch);
 
   LatentLayout layout_;

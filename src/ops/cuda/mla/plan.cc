@@ -3,11 +3,19 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ops/cuda/mla/expand_plan.h"
 
 namespace skiff::cuda {
 namespace {
 
 int tiles_of(int kv_len) { return (kv_len + kLatentTile - 1) / kLatentTile; }
+
+// Returns the rows of a sequence that have items.
+int planned_rows(const LatentShape& shape, std::span<const int32_t> row_start,
+                 std::span<const int32_t> kv_len, size_t s) {
+  const int rows = row_start[s + 1] - row_start[s];
+  return shape.skips && expands(rows, kv_len[s]) ? 0 : rows;
+}
 
 // Returns whether most of the context is read by sequences with more query vectors than a block
 // has.
@@ -15,7 +23,8 @@ bool is_wide(const LatentShape& shape, std::span<const int32_t> row_start,
              std::span<const int32_t> kv_len) {
   int64_t wide = 0, all = 0;
   for (size_t s = 0; s < kv_len.size(); ++s) {
-    const int rows = row_start[s + 1] - row_start[s], tiles = rows > 0 ? tiles_of(kv_len[s]) : 0;
+    const int rows = planned_rows(shape, row_start, kv_len, s);
+    const int tiles = rows > 0 ? tiles_of(kv_len[s]) : 0;
     all += tiles;
     if (rows * shape.heads > kLatentRows) wide += tiles;
   }
@@ -88,7 +97,7 @@ size_t make_latent_plan(const LatentShape& shape, std::span<const int32_t> row_s
   auto* items = reinterpret_cast<LatentItem*>(memory + layout.items());
   const int most = kLatentRows * head->width;
   for (size_t s = 0; s < kv_len.size(); ++s) {
-    const int rows = row_start[s + 1] - row_start[s], vectors = rows * shape.heads;
+    const int rows = planned_rows(shape, row_start, kv_len, s), vectors = rows * shape.heads;
     for (int v = 0; v < vectors; v += most) {
       SKIFF_CHECK(head->items < layout.max_items);
       const int count = std::min(most, vectors - v);

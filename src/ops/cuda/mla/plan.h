@@ -27,6 +27,7 @@ struct LatentShape {
   int heads = 0;
   int blocks = 0;
   bool whole = false;
+  bool skips = false;  // sequences of which expands() is true have no items (expand_plan.h)
   bool operator==(const LatentShape&) const = default;
 };
 
