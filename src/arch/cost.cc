@@ -13,7 +13,8 @@ KvShape kv(const Mla& m) { return {.tensors = 1, .kv_heads = 1, .head_dim = m.ca
 // Score and value each take a multiplication and an addition per element of every head.
 double flops(const Gqa& m) { return 4.0 * m.heads * m.head_dim; }
 
-// In the absorbed form, in which every backend computes it.
+// In the absorbed form, in which decodes are computed; a backend may take fewer for long prompts
+// (Ops::latent_attend).
 double flops(const Mla& m) { return 2.0 * m.heads * (m.cached_dim() + m.kv_rank); }
 
 double weights(const Gqa& m, double hidden, int /*rows*/) {

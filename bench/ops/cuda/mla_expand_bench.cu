@@ -182,18 +182,22 @@ double attention_us(Machine& m, const Layer& l) {
   };
   int processors = 0;
   check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0), "asking");
+  const Tensor next = make(DType::kI32, {1});
   const double us = graph_us(
       [&] {
+        check(cudaMemsetAsync(next.data, 0, 4, m.stream), "clearing a counter");
         start_expand_attend({.pass = passes[0],
                              .out = l.values.data,
                              .out_stride = l.values.row_stride,
                              .first_head = 0,
                              .heads = static_cast<int>(heads),
-                             .scale_log2 = w.spec.scale * 1.44269504088896f},
+                             .section = expand_section(static_cast<int>(heads)),
+                             .scale_log2 = w.spec.scale * 1.44269504088896f,
+                             .next = next.as<int32_t>()},
                             {map(l.q), map(k), map(rope), map(v)}, processors, m.stream);
       },
       m.stream);
-  for (const Tensor& t : {k, v, rope}) cudaFree(t.data);
+  for (const Tensor& t : {k, v, rope, next}) cudaFree(t.data);
   return us;
 }
 

@@ -1,6 +1,7 @@
 // Attention of many rows to expanded keys and values (expand_kernel.cuh).
 #include <algorithm>
 
+#include "base/check.h"
 #include "ops/cuda/hopper/registers.cuh"
 #include "ops/cuda/mla/expand_kernel.cuh"
 
@@ -36,11 +37,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x < kGroups * kGroupThreads + 32 && elected()) copy_tiles(p, maps, shared);
   } else {
     more_registers<232>();
-    Rings rings;
-    if (group == 1) named_arrive(kTurnBarrier, kThreads - kGroupThreads);
-    for_items(p, [&](const Work& work) { attend(p, work, group, rings, shared); });
-    // Consumes the last turn.
-    if (group == 0) named_sync(kTurnBarrier, kThreads - kGroupThreads);
+    attend_all(p, group, shared);
   }
 #endif
 }
@@ -49,6 +46,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 void start_expand_attend(const ExpandAttendArgs& args, const ExpandMaps& maps, int processors,
                          cudaStream_t stream) {
+  SKIFF_CHECK(args.section > 0 && args.section <= args.heads);
   const Launch how = {
       .grid = dim3(static_cast<unsigned>(std::min(processors, args.pass.tiles * args.heads))),
       .block = dim3(kThreads),

@@ -54,6 +54,7 @@ __global__ void __launch_bounds__(32 * kWarps)
     expand_gather_kernel(const __grid_constant__ ExpandGatherArgs p) {
   wait_for_previous();
   let_next_start();
+  if (blockIdx.x == 0 && threadIdx.x == 0) *p.next = 0;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int i = static_cast<int>(blockIdx.x) * kWarps + static_cast<int>(threadIdx.x) / 32;
   if (i >= p.count) return;

@@ -1,9 +1,9 @@
 // ops/cuda/mla/expand_kernel.cuh -- attention of many rows to keys of 128 + 64 columns and values
-// of 128. A persistent block takes tiles of 128 rows of one head and walks over their context in
-// tiles of 128 positions; the 64 rotated columns of a key are those of all heads. A third warpgroup
-// copies; it is already at the next tile of rows while this one's results are written. The two that
-// compute have 64 rows each and the schedule of attention/prefill_kernel.cuh, whose arithmetic they
-// share.
+// of 128. A persistent block takes a tile of 128 rows of one head after the other, the next one
+// that no block has, and walks over their context in tiles of 128 positions; the 64 rotated columns
+// of a key are those of all heads. A third warpgroup copies; it is already at the next tile of rows
+// while this one's results are written. The two that compute have 64 rows each and the schedule of
+// attention/prefill_kernel.cuh, whose arithmetic they share.
 #pragma once
 #include "ops/cuda/attention/prefill_kernel.cuh"
 #include "ops/cuda/mla/expand_kernels.h"
@@ -22,29 +22,27 @@ struct Shared {
   uint8_t q[kExpandTile * kKeyDim * 2];
   uint8_t k[kStages][kExpandTile * kKeyDim * 2];
   uint8_t v[kStages][kExpandTile * kValueDim * 2];
+  int item;  // whose queries these are; -1: none is left
   uint64_t q_full, q_empty;
   uint64_t k_full[kStages], k_empty[kStages];
   uint64_t v_full[kStages], v_empty[kStages];
 };
 
-// Tiles of rows, each for every head, those with the longest contexts first. Blocks take turns in
-// one order and then in the other, so that all get long and short ones.
-__device__ __forceinline__ int item_of(int round) {
-  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
-  return round * blocks + (round % 2 ? blocks - 1 - block : block);
-}
-
-// One item.
+// One item: a tile of rows of a head. Heads come in sections, few enough that several blocks read
+// the keys and values of one at the same time; in a section all heads' tiles with the longest
+// contexts come first.
 struct Work {
   int head, row, rows;  // `row` indexes the batch; `head` those of this launch
   int at, context;      // where the context begins, and that of the last row
   int end;              // tiles of keys [0, end)
 
   __device__ Work(const ExpandAttendArgs& p, int item) {
-    const ExpandTile tile = p.pass.tile[item / p.heads];
+    const int in_section = p.pass.tiles * p.section, first_head = item / in_section * p.section;
+    const int heads = min(p.section, p.heads - first_head), place = item % in_section;
+    const ExpandTile tile = p.pass.tile[place / heads];
     const ExpandSpan& span = p.pass.spans.span[tile.span];
     const int first = tile.tile * kExpandTile;
-    head = item % p.heads;
+    head = first_head + place % heads;
     row = span.row + first;
     rows = min(kExpandTile, span.rows - first);
     at = span.at;
@@ -53,17 +51,7 @@ struct Work {
   }
 };
 
-// Calls f for each item of this block.
-template <class F>
-__device__ __forceinline__ void for_items(const ExpandAttendArgs& p, F f) {
-  const int items = p.pass.tiles * p.heads;
-  for (int round = 0; round * static_cast<int>(gridDim.x) < items; ++round) {
-    const int item = item_of(round);
-    if (item < items) f(Work(p, item));
-  }
-}
-
-// The copying thread.
+// The copying thread, which takes one item after the other for its block.
 __device__ inline void copy_tiles(const ExpandAttendArgs& p, const ExpandMaps& maps,
                                   Shared& shared) {
   Ring<kStages> k_ring, v_ring;
@@ -88,11 +76,14 @@ __device__ inline void copy_tiles(const ExpandAttendArgs& p, const ExpandMaps& m
     copy_tile(to + kPanelBytes, maps.v, full, 64, y);
     v_ring.advance();
   };
+  const int items = p.pass.tiles * p.heads;
   uint32_t q_phase = 0;
-  for_items(p, [&](const Work& work) {
+  for (int item = static_cast<int>(blockIdx.x); item < items;) {
+    const Work work(p, item);
     const uint32_t full = shared_address(&shared.q_full), to = shared_address(shared.q);
     barrier_wait(shared_address(&shared.q_empty), q_phase ^ 1);
     q_phase ^= 1;
+    shared.item = item;
     barrier_expect(full, kExpandTile * kKeyDim * 2);
 #pragma unroll
     for (int c = 0; c < kKeyDim / 64; ++c)
@@ -101,10 +92,18 @@ __device__ inline void copy_tiles(const ExpandAttendArgs& p, const ExpandMaps& m
     // Loads follow the order of use: keys are one tile ahead of values.
     copy_keys(work, 0);
     for (int tile = 0; tile < work.end; ++tile) {
-      if (tile + 1 < work.end) copy_keys(work, tile + 1);
+      if (tile + 1 < work.end) {
+        copy_keys(work, tile + 1);
+      } else {
+        // No earlier: a block that takes an item long before it can begin keeps it from others.
+        item = static_cast<int>(gridDim.x) + atomicAdd(p.next, 1);
+      }
       copy_values(work, tile);
     }
-  });
+  }
+  barrier_wait(shared_address(&shared.q_empty), q_phase ^ 1);
+  shared.item = -1;
+  barrier_arrive(shared_address(&shared.q_full));
 }
 
 // Lanes exchange columns in pairs, so that each writes 8 bytes, and four of them 32.
@@ -135,7 +134,6 @@ __device__ __forceinline__ void write_rows(const ExpandAttendArgs& p, const Work
 // What a warpgroup keeps from one item to the next.
 struct Rings {
   Ring<kStages> keys, values;
-  uint32_t q_phase = 0;
 };
 
 __device__ __forceinline__ void attend(const ExpandAttendArgs& p, const Work& work, int group,
@@ -157,8 +155,6 @@ __device__ __forceinline__ void attend(const ExpandAttendArgs& p, const Work& wo
 #pragma unroll
   for (float& x : o) x = 0;
 
-  barrier_wait(shared_address(&shared.q_full), rings.q_phase);
-  rings.q_phase ^= 1;
   named_sync(kTurnBarrier + group, kThreads - kGroupThreads);
   barrier_wait(shared_address(&shared.k_full[keys.stage]), keys.phase);
   wgmma_fence();
@@ -214,6 +210,21 @@ __device__ __forceinline__ void attend(const ExpandAttendArgs& p, const Work& wo
   values.advance();
   const Total totals[2] = {prefill::total(softmax, 0), prefill::total(softmax, 1)};
   write_rows(p, work, group, o, totals);
+}
+
+// A warpgroup's items. All its threads know an item before its first turn, and `item` changes only
+// after the last one, when the queries are no longer needed.
+__device__ __forceinline__ void attend_all(const ExpandAttendArgs& p, int group, Shared& shared) {
+  Rings rings;
+  if (group == 1) named_arrive(kTurnBarrier, kThreads - kGroupThreads);
+  for (uint32_t q_phase = 0;; q_phase ^= 1) {
+    barrier_wait(shared_address(&shared.q_full), q_phase);
+    const int item = *const_cast<volatile int*>(&shared.item);
+    if (item < 0) break;
+    attend(p, Work(p, item), group, rings, shared);
+  }
+  // Consumes the last turn.
+  if (group == 0) named_sync(kTurnBarrier, kThreads - kGroupThreads);
 }
 
 }  // namespace skiff::cuda::expand

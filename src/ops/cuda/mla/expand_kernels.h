@@ -20,6 +20,7 @@ struct ExpandGatherArgs {
   ExpandSpans spans;
   void *latents, *rope;
   int first, count;
+  int32_t* next;  // becomes zero
 };
 void start_expand_gather(const ExpandGatherArgs& args, cudaStream_t stream);
 
@@ -30,8 +31,14 @@ struct ExpandAttendArgs {
   void* out;
   int64_t out_stride;  // elements
   int first_head, heads;
+  int section;       // heads whose keys and values are read at the same time, expand_section()
   float scale_log2;  // scale / log(2)
+  int32_t* next;     // zero before; blocks count the tiles here that they have taken
 };
+constexpr int expand_section(int heads) {
+  const int sections = (heads + 15) / 16;
+  return (heads + sections - 1) / sections;
+}
 // Boxes of 64 columns and 128 rows: of the queries [rows, all heads * 192], of keys and values of
 // `heads` heads [heads * positions, 128], and of the rotated keys [positions, 64].
 struct ExpandMaps {

@@ -83,15 +83,15 @@ TEST(ExpandPlan, FewRowsStayAbsorbed) {
   for (const int rows : {0, 1, 4, 100})
     for (const int cached : {0, 1, 1000, 100000}) EXPECT_FALSE(expands(rows, cached + rows));
   EXPECT_TRUE(expands(128, 128));
-  EXPECT_FALSE(expands(170, 100170));
-  EXPECT_TRUE(expands(172, 100172));
+  EXPECT_FALSE(expands(290, 100290));
+  EXPECT_TRUE(expands(310, 100310));
   EXPECT_FALSE(expands(5000, 2000000));  // one head does not fit
 }
 
 TEST(ExpandPlan, ScratchHoldsWhatItSays) {
   for (const int64_t positions : {128, 1024, 8192, 16384, 32768, 131072, 163840}) {
     const auto bytes = [&](int64_t heads) {
-      return positions * 128 + std::min<int64_t>(positions, kExpandPiece) * 1024 +
+      return 256 + positions * 128 + std::min<int64_t>(positions, kExpandPiece) * 1024 +
              heads * positions * 512;
     };
     const int heads = expanded_heads(positions);

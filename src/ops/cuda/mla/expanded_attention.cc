@@ -24,9 +24,11 @@ CUtensorMap map_of(const Tensor& t) {
 
 // The parts of the scratch; keys and values are [heads, positions, 128].
 struct ExpandedAttention::Memory {
+  int32_t* next;
   Tensor rope, latents, keys, values;
 
-  Memory(std::byte* at, int64_t positions, int64_t heads) {
+  Memory(std::byte* at, int64_t positions, int64_t heads) : next(reinterpret_cast<int32_t*>(at)) {
+    at += kExpandCounterBytes;
     const auto take = [&](std::initializer_list<int64_t> shape) {
       const Tensor t = host_tensor(at, DType::kBF16, shape);
       at += t.elements() * 2;
@@ -83,7 +85,8 @@ void ExpandedAttention::expand(const LatentStep& step, const ExpandPass& pass, c
                          .latents = memory.latents.data,
                          .rope = first_head == 0 ? memory.rope.data : nullptr,
                          .first = first,
-                         .count = count},
+                         .count = count,
+                         .next = memory.next},
                         stream);
     const Tensor latents = memory.latents.row_range(0, count);
     products_.keys(memory.keys, first, latents, step.absorb, first_head, stream);
@@ -109,7 +112,9 @@ void ExpandedAttention::attend(const LatentStep& step, const ExpandPass& pass,
                          .out_stride = step.values.row_stride,
                          .first_head = first,
                          .heads = heads,
-                         .scale_log2 = step.spec.scale * 1.44269504088896f},
+                         .section = expand_section(heads),
+                         .scale_log2 = step.spec.scale * 1.44269504088896f,
+                         .next = memory.next},
                         {.q = map_of(step.q),
                          .k = rows_of_heads(memory.keys),
                          .rope = map_of(memory.rope),
