@@ -9,7 +9,7 @@ namespace skiff::suite {
 namespace {
 
 constexpr DType kBF16 = DType::kBF16;
-constexpr int kRank = 512, kRope = 64, kNope = 128, kValue = 128;
+constexpr int64_t kRank = 512, kRope = 64, kNope = 128, kValue = 128;
 
 Mla with_values(int heads) {
   Mla spec = deepseek(heads);
@@ -120,7 +120,9 @@ class ExpandedLatents : public OpSuite {
   static RaggedBatch padded(Workspace& ws, const RaggedBatch& batch, int padding) {
     RaggedBatch out = batch;
     std::vector<int32_t> positions;
-    for (int r = 0; r < batch.num_tokens + padding; ++r)
+    const int rows = batch.num_tokens + padding;
+    positions.reserve(static_cast<size_t>(rows));
+    for (int r = 0; r < rows; ++r)
       positions.push_back(r < batch.num_tokens ? batch.positions.as<int32_t>()[r] : 0);
     out.positions = ws.ints(positions);
     out.num_tokens += padding;

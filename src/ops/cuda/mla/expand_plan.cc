@@ -17,7 +17,7 @@ constexpr double kSaved = 2 * (576 + 512) - 2 * (192 + 128);
 constexpr double kExpanding = 1.75 * 2 * 512 * (128 + 128);
 // Small contexts share a pass up to so many positions.
 constexpr int kPassPositions = 8192;
-constexpr size_t kRopeBytes = 64 * 2, kLatentBytes = 512 * 2, kHeadBytes = (128 + 128) * 2;
+constexpr size_t kRopeBytes = 128, kLatentBytes = 1024, kHeadBytes = 512;  // of a position
 
 int tiles_of(int n) { return (n + kExpandTile - 1) / kExpandTile; }
 

@@ -45,7 +45,8 @@ void expect_covers(const Step& step) {
       const int first = pass.tile[i].tile * kExpandTile;
       const int last = std::min(first + kExpandTile, span.rows);
       ASSERT_LT(first, span.rows);
-      for (int r = first; r < last; ++r) ++times[static_cast<size_t>(span.row + r)];
+      for (int r = first; r < last; ++r)
+        ++times.at(static_cast<size_t>(span.row) + static_cast<size_t>(r));
       const int context = span.kv_len - span.rows + last;
       EXPECT_EQ(context, step.kv_len[s] - (step.row_start[s + 1] - (span.row + last)));
       EXPECT_LE(context, longest);
