@@ -189,13 +189,16 @@ void experts_case(Context& c, int tokens, const Model& m, DType act, bool skewed
   for (int again = 0; again < 2; ++again) {
     poison(out);
     route(routing, logits, bias, r, live_on_device, c.stream);
-    experts(out, x, routing, {gate_up, down, Act::kSilu}, c.dense.streamed(), arena, c.stream);
+    combine(
+        experts(out, x, routing, {gate_up, down, Act::kSilu}, c.dense.streamed(), arena, c.stream),
+        c.stream);
     check(cudaStreamSynchronize(c.stream), "experts");
   }
   const Linear tiles_gate_up = packed(gate_up, c.stream), tiles_down = packed(down, c.stream);
   const Tensor from_tiles = make(act, {tokens, m.hidden});
-  experts(from_tiles, x, routing, {tiles_gate_up, tiles_down, Act::kSilu}, c.dense.streamed(),
-          arena, c.stream);
+  combine(experts(from_tiles, x, routing, {tiles_gate_up, tiles_down, Act::kSilu},
+                  c.dense.streamed(), arena, c.stream),
+          c.stream);
   check(cudaStreamSynchronize(c.stream), "experts");
   const auto out_bytes = static_cast<int64_t>(bytes(act)) * out.elements();
   const bool same = host<char>(out.data, out_bytes) == host<char>(from_tiles.data, out_bytes);
@@ -293,8 +296,9 @@ void timing(Context& c, const Model& m, const std::vector<int>& tokens_list) {
                    for (int l = 0; l < kLayers; ++l) {
                      c.dense.product(logits[l], x, router[l], c.stream);
                      route(routing, logits[l], {}, r, nullptr, c.stream);
-                     experts(out, x, routing, {up[l], out_of[l], Act::kSilu}, c.dense.streamed(),
-                             arena, c.stream);
+                     combine(experts(out, x, routing, {up[l], out_of[l], Act::kSilu},
+                                     c.dense.streamed(), arena, c.stream),
+                             c.stream);
                    }
                  },
                  c.stream) /

@@ -152,12 +152,14 @@ void CudaOps::reserve(const StepBounds& bounds) {
 
 cudaStream_t CudaOps::stream() {
   last_product_.forget();
+  deferred_.start(stream_.get());
   one_row_.start(stream_.get());
   return stream_.get();
 }
 
 template <class F>
 bool CudaOps::gathered(F join) {
+  if (options_.gather) deferred_.start(stream_.get());
   bool joined = options_.gather && join();
   if (!joined && !one_row_.empty()) {
     stream();
@@ -368,6 +370,7 @@ void CudaOps::gather_rows(Tensor out, Tensor x, Tensor rows) {
 }
 
 void CudaOps::add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) {
+  if (deferred_.add_norm(out, residual, delta, norm, stream_.get())) return done();
   if (gathered([&] { return one_row_.add_norm(out, residual, delta, norm); })) return;
   cuda::add_norm(out, residual, delta, norm, stream());
   done();
@@ -482,11 +485,14 @@ Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& 
 
 void CudaOps::experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                       const Linear& down, Act act, Arena& arena) {
-  cuda::experts(out, x, routing, {gate_up, down, act}, products_.streamed(), arena, stream());
+  const Combination last =
+      cuda::experts(out, x, routing, {gate_up, down, act}, products_.streamed(), arena, stream());
+  deferred_.combine(last);
   done();
 }
 
 void CudaOps::add(Tensor out, Tensor x) {
+  if (deferred_.add(out, x)) return done();
   cuda::add(out, x, stream());
   done();
 }

@@ -10,6 +10,7 @@
 #include "ops/cuda/mla/expanded_attention.h"
 #include "ops/cuda/mla/heads.h"
 #include "ops/cuda/mla/latent_attention.h"
+#include "ops/cuda/moe/deferred.h"
 #include "ops/cuda/one_row/one_row.h"
 #include "ops/cuda/sampling/sampling.h"
 #include "ops/cuda/stream.h"
@@ -24,8 +25,8 @@ class CudaOps final : public Ops {
   std::string_view name() const override { return "cuda"; }
   std::string arithmetic() const override;
   void bind_thread() override;
-  // The stream, after the gathered operations have been started on it: for a collective of this
-  // rank.
+  // The stream, after the gathered and the deferred operations have been started on it: for a
+  // collective of this rank.
   cudaStream_t queue() { return stream(); }
   // Scratch on the device is allocated by the constructor and counts as memory in use; the plans of
   // latent attention are reserved where a model has it.
@@ -93,7 +94,7 @@ class CudaOps final : public Ops {
                 Tensor logits, Tensor chosen) override;
 
  private:
-  // The stream, after the gathered operations have been started on it.
+  // The stream, after the gathered and the deferred operations have been started on it.
   cudaStream_t stream();
   // join() offers an operation to one_row_. Returns true if it joined the gathered operations.
   template <class F>
@@ -115,6 +116,7 @@ class CudaOps final : public Ops {
   DenseProducts products_;
   Buffer row_scratch_;
   OneRow one_row_;               // gathers operations on one row
+  Deferred deferred_;            // the end of a mixture of experts
   LastProduct last_product_;     // forgotten by stream()
   Buffer plans_, pinned_plans_;  // for attention
   Attention attention_;

@@ -42,9 +42,18 @@ void tiled_grouped(Tensor out, Tensor x, const Linear& w, const JobList& jobs,
   tiled_product(out, x, w, jobs, stream);
 }
 
+Combination combination_of(const Tensor& out, const Tensor& outer, const int32_t* position,
+                           const Routing& routing) {
+  return {.out = out,
+          .outer = outer,
+          .position = position,
+          .expert = routing.expert,
+          .weight = routing.weight};
+}
+
 // Takes any dtype and shape.
-void tiled_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
-                   const InputScratch& inputs, const Place& on) {
+Combination tiled_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
+                          const InputScratch& inputs, const Place& on) {
   const int copies = copies_of(routing);
   Permutation p = take_permutation(on.arena, routing, kTiledJobRows);
   p.gathered = on.arena.take(x.dtype, {copies, x.cols()});
@@ -56,7 +65,7 @@ void tiled_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWei
   tiled_grouped(both, p.gathered, w.gate_up, jobs, inputs, on.stream);
   gate_copies(middle, both, w.act, on.stream);
   tiled_grouped(outer, middle, w.down, jobs, inputs, on.stream);
-  combine(out, outer, p.position, routing, on.stream);
+  return combination_of(out, outer, p.position, routing);
 }
 
 // Returns the routing of tokens [first, first + count) alone; `first` is a multiple of four.
@@ -86,8 +95,8 @@ int64_t tokens_at_once(int64_t tokens, int64_t per_token, const ExpertWeights& w
 
 // tiled_experts() of any number of tokens. Parts are about equal, so that one of them, with its
 // routing, takes less from the arena than all tokens would.
-void tiled_parts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
-                 const InputScratch& scratch, const Place& on) {
+Combination tiled_parts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
+                        const InputScratch& scratch, const Place& on) {
   const int64_t tokens = x.rows();
   const int64_t most = tokens_at_once(tokens, routing.expert.cols(), w, scratch);
   if (most == tokens) return tiled_experts(out, x, routing, w, scratch, on);
@@ -97,14 +106,17 @@ void tiled_parts(Tensor out, Tensor x, const Routing& routing, const ExpertWeigh
     const int64_t count = std::min(each, tokens - first);
     const size_t mark = on.arena.mark();
     const Routing part = routing_of(routing, first, count, on);
-    tiled_experts(out.row_range(first, count), x.row_range(first, count), part, w, scratch, on);
+    combine(
+        tiled_experts(out.row_range(first, count), x.row_range(first, count), part, w, scratch, on),
+        on.stream);
     on.arena.rewind(mark);
   }
+  return {};
 }
 
 // bf16 on Hopper, one token: its copies share its row of x, and need neither sorting nor gathering.
-void one_token_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
-                       const StreamedProducts& streamed, const Place& on) {
+Combination one_token_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
+                              const StreamedProducts& streamed, const Place& on) {
   const int copies = copies_of(routing);
   constexpr int kRows = 8;
   const JobList jobs = {.capacity = copies, .expert = routing.expert.as<int32_t>()};
@@ -115,13 +127,13 @@ void one_token_experts(Tensor out, Tensor x, const Routing& routing, const Exper
   const Tensor middle = on.arena.take(x.dtype, {copies, w.width()});
   streamed.grouped_gated(middle, x, w.gate_up, w.act, gated_jobs, kRows, on.stream);
   streamed.grouped(outer, middle, w.down, jobs, kRows, on.stream);
-  combine(out, outer, nullptr, routing, on.stream);
+  return combination_of(out, outer, nullptr, routing);
 }
 
 // bf16 on Hopper. The gathered rows are not needed once the second GEMM begins, so its results take
 // their place.
-void streamed_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
-                      const StreamedProducts& streamed, const Place& on) {
+Combination streamed_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
+                             const StreamedProducts& streamed, const Place& on) {
   const int copies = copies_of(routing);
   // Copies of experts on other ranks count among all copies, so these count among all experts.
   const int all_experts = routing.experts + routing.always;
@@ -137,7 +149,7 @@ void streamed_experts(Tensor out, Tensor x, const Routing& routing, const Expert
   permute(p, x, routing, on.stream);
   streamed.grouped_gated(middle, p.gathered, w.gate_up, w.act, jobs, rows, on.stream);
   streamed.grouped(outer, middle, w.down, jobs, rows, on.stream);
-  combine(out, outer, p.position, routing, on.stream);
+  return combination_of(out, outer, p.position, routing);
 }
 
 }  // namespace
@@ -152,24 +164,23 @@ size_t experts_bytes(DType act, int64_t tokens, const Router& router, int64_t hi
          8 * kTensorAlign;
 }
 
-void experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
-             const StreamedProducts& streamed, Arena& arena, cudaStream_t stream) {
+Combination experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
+                    const StreamedProducts& streamed, Arena& arena, cudaStream_t stream) {
   SKIFF_CHECK(w.gate_up.experts > 0 && w.gate_up.experts == w.down.experts);
   SKIFF_CHECK_EQ(features(w.gate_up), 2 * inputs(w.down));
   SKIFF_CHECK_EQ(inputs(w.gate_up), x.cols());
   SKIFF_CHECK_EQ(features(w.down), x.cols());
-  if (x.rows() == 0) return;
+  if (x.rows() == 0) return {};
   const Place on = {arena, stream};
   const size_t mark = arena.mark();
   Tensor middle = x;  // has the alignment of the rows between the GEMMs
   middle.dim[1] = middle.row_stride = w.width();
-  if (!streamed.takes(x, w.gate_up, true) || !streamed.takes(middle, w.down, false))
-    tiled_parts(out, x, routing, w, streamed.inputs(), on);
-  else if (x.rows() == 1)
-    one_token_experts(out, x, routing, w, streamed, on);
-  else
-    streamed_experts(out, x, routing, w, streamed, on);
+  const bool streams = streamed.takes(x, w.gate_up, true) && streamed.takes(middle, w.down, false);
+  const Combination last = !streams        ? tiled_parts(out, x, routing, w, streamed.inputs(), on)
+                           : x.rows() == 1 ? one_token_experts(out, x, routing, w, streamed, on)
+                                           : streamed_experts(out, x, routing, w, streamed, on);
   arena.rewind(mark);
+  return last;
 }
 
 }  // namespace skiff::cuda

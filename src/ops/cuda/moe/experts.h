@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "ops/cuda/linear/stream.h"
+#include "ops/cuda/moe/combination.h"
 #include "ops/ops.h"
 
 namespace skiff::cuda {
@@ -21,8 +22,12 @@ struct ExpertWeights {
 // rounded to the dtype of x; their weighted sum is f32 and rounded once.
 // Takes at most experts_bytes() from the arena and gives them back, since the kernels of one stream
 // use them in turn. Rows whose experts are -1 become zeros.
-void experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
-             const StreamedProducts& streamed, Arena& arena, cudaStream_t stream);
+//
+// What is returned is the last step, which the caller starts before anything else on the stream;
+// without an `out` there is none.
+[[nodiscard]] Combination experts(Tensor out, Tensor x, const Routing& routing,
+                                  const ExpertWeights& w, const StreamedProducts& streamed,
+                                  Arena& arena, cudaStream_t stream);
 
 size_t experts_bytes(DType act, int64_t tokens, const Router& router, int64_t hidden,
                      int64_t width);

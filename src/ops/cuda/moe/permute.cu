@@ -6,6 +6,7 @@
 #include "ops/cuda/align.h"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/moe/route.h"
+#include "ops/cuda/pieces.cuh"
 #include "ops/cuda/vector.cuh"
 #include "ops/cuda/warp.cuh"
 
@@ -13,7 +14,6 @@ namespace skiff::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kAtOnce = 8;  // copies of a token that combine_kernel loads together
 constexpr int kPieces = 4;  // pieces of rows that a thread of gather_kernel copies
 
 struct Gather {
@@ -51,20 +51,6 @@ __device__ void make_jobs(const Gather& g) {
       *job++ = {e, first, min(g.rows_per_job, end - first), 0};
   }
 }
-
-// Pieces of rows lie one after the other; this gives the row and the column of those from `first`
-// on. A division of 64 bits for each piece would take longer than to move it.
-struct Pieces {
-  int64_t row;
-  unsigned column, columns;
-
-  __device__ Pieces(int64_t first, int of_row)
-      : row(first / of_row),
-        column(static_cast<unsigned>(first % of_row)),
-        columns(static_cast<unsigned>(of_row)) {}
-  __device__ int64_t row_of(unsigned i) const { return row + (column + i) / columns; }
-  __device__ int column_of(unsigned i) const { return static_cast<int>((column + i) % columns); }
-};
 
 template <class Piece>
 __global__ void __launch_bounds__(kThreads) gather_kernel(Gather g) {
@@ -110,64 +96,6 @@ __global__ void __launch_bounds__(kThreads)
     put(middle + int64_t{blockIdx.x} * width + i, activate(row[i], act) * row[width + i]);
 }
 
-struct Combine {
-  void* out;
-  int64_t out_stride;
-  const void* outer;
-  const float* weight;
-  const int32_t *expert, *position;
-  int tokens, hidden, top_k;
-};
-
-// A thread has kWide neighbouring outputs of a token.
-template <class T, int kWide>
-__global__ void __launch_bounds__(kThreads) combine_kernel(Combine c) {
-  let_next_start();
-  wait_for_previous();
-  const Pieces pieces(int64_t{blockIdx.x} * kThreads, c.hidden / kWide);
-  const int64_t t = pieces.row_of(threadIdx.x);
-  if (t >= c.tokens) return;
-  const int at = pieces.column_of(threadIdx.x) * kWide;
-  const int32_t* expert = c.expert + t * c.top_k;
-  float sum[kWide] = {};
-  for (int first = 0; first < c.top_k; first += kAtOnce) {
-    // All loads are issued before the first result is used.
-    float w[kAtOnce];
-    Pack<T, kWide> v[kAtOnce] = {};
-    int from[kAtOnce];
-#pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) {
-      const int64_t copy = t * c.top_k + first + k;
-      const bool counts = first + k < c.top_k && expert[first + k] >= 0;
-      w[k] = counts ? c.weight[copy] : 0.0f;
-      from[k] = !counts ? -1 : c.position ? c.position[copy] : static_cast<int>(copy);
-    }
-#pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) {
-      if (from[k] < 0) continue;
-      v[k] = *reinterpret_cast<const Pack<T, kWide>*>(static_cast<const T*>(c.outer) +
-                                                      int64_t{from[k]} * c.hidden + at);
-    }
-#pragma unroll
-    for (int k = 0; k < kAtOnce; ++k) {
-#pragma unroll
-      for (int i = 0; i < kWide; ++i) sum[i] = fmaf(w[k], to_float(v[k].at[i]), sum[i]);
-    }
-  }
-  store<kWide>(static_cast<T*>(c.out) + t * c.out_stride + at, sum);
-}
-
-template <class T>
-void start_combine(const Combine& c, cudaStream_t stream) {
-  constexpr int kWide = 16 / sizeof(T);
-  const bool wide = c.hidden % kWide == 0 && is_aligned(c.outer) &&
-                    is_aligned(c.out, c.out_stride * static_cast<int64_t>(sizeof(T)));
-  const int64_t pieces = int64_t{c.tokens} * (wide ? c.hidden / kWide : c.hidden);
-  const Launch how = {static_cast<unsigned>((pieces + kThreads - 1) / kThreads), kThreads, 0,
-                      stream};
-  launch(wide ? combine_kernel<T, kWide> : combine_kernel<T, 1>, how, c);
-}
-
 }  // namespace
 
 int plan_jobs(int copies, int experts, int rows_per_job) {
@@ -206,25 +134,6 @@ void gate_copies(Tensor middle, Tensor gate_up, Act act, cudaStream_t stream) {
   else
     launch(gate_kernel<__nv_bfloat16>, how, static_cast<__nv_bfloat16*>(middle.data),
            gate_up.as<float>(), width, act);
-}
-
-void combine(Tensor out, Tensor outer, const int32_t* position, const Routing& routing,
-             cudaStream_t stream) {
-  if (out.rows() == 0) return;
-  SKIFF_CHECK(outer.contiguous() && outer.dtype == out.dtype);
-  const Combine c = {.out = out.data,
-                     .out_stride = out.row_stride,
-                     .outer = outer.data,
-                     .weight = routing.weight.as<float>(),
-                     .expert = routing.expert.as<int32_t>(),
-                     .position = position,
-                     .tokens = static_cast<int>(out.rows()),
-                     .hidden = static_cast<int>(out.cols()),
-                     .top_k = static_cast<int>(routing.expert.cols())};
-  if (out.dtype == DType::kF32)
-    start_combine<float>(c, stream);
-  else
-    start_combine<__nv_bfloat16>(c, stream);
 }
 
 }  // namespace skiff::cuda

@@ -1,5 +1,5 @@
-// ops/cuda/moe/permute.h -- the steps around the grouped GEMMs of a mixture of experts: rows are
-// gathered by expert, gated, and combined by token.
+// ops/cuda/moe/permute.h -- the steps before and between the grouped GEMMs of a mixture of experts:
+// rows are gathered by expert, and gated. Behind them they are combined (combination.h).
 #pragma once
 #include <cuda_runtime.h>
 
@@ -22,11 +22,5 @@ void permute(const Permutation& to, Tensor x, const Routing& routing, cudaStream
 
 // middle[i] = act(gate_up[i, 0:width]) * gate_up[i, width:]; gate_up f32, middle f32 or bf16.
 void gate_copies(Tensor middle, Tensor gate_up, Act act, cudaStream_t stream);
-
-// out[t] = sum over k in order of weight[t, k] * outer[position[t * K + k]], with f32 sums; outer
-// and out both f32 or both bf16. `position` null: the copies are not permuted. Copies with expert
-// -1 add nothing.
-void combine(Tensor out, Tensor outer, const int32_t* position, const Routing& routing,
-             cudaStream_t stream);
 
 }  // namespace skiff::cuda

@@ -4,24 +4,20 @@
 #include "ops/cuda/align.h"
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/rows/held_norm.cuh"
 #include "ops/cuda/rows/kernels.h"
 #include "ops/cuda/vector.cuh"
 
 namespace skiff::cuda {
 namespace {
 
-constexpr int kVector = 4;  // elements per access where operands are aligned
+constexpr int kVector = kNormVector;  // elements per access where operands are aligned
 
 // Returns whether rows can be read `vector` elements at a time; true for a matrix that is not
 // there.
 bool aligned(const Matrix& m, int vector = kVector) {
   const int64_t width = m.type == Float::kF32 ? 4 : 2;
   return is_aligned(m.data, m.stride * width, vector * width);
-}
-
-template <class T>
-__device__ __forceinline__ T* row_of(const Matrix& m, int64_t row) {
-  return static_cast<T*>(m.data) + row * m.stride;
 }
 
 // f(T{}) for the type of a matrix that may be f32 or bf16.
@@ -114,41 +110,12 @@ __global__ void gated_act_kernel(Matrix out, Matrix gate_up, int width) {
   });
 }
 
-// One block for each row, of which a thread holds kPieces accesses: all of them are under way at
-// once, and the norm's weights, which no kernel writes, are there before griddepcontrol.wait.
 template <class T, int kPieces>
-__global__ void held_norm_kernel(Matrix out, Matrix residual, Matrix delta, const float* weight,
-                                 float eps, int cols) {
-  let_next_start();
-  const int first = static_cast<int>(threadIdx.x) * kVector;
-  const int step = static_cast<int>(blockDim.x) * kVector;
-  float w[kPieces][kVector], v[kPieces][kVector] = {}, d[kPieces][kVector] = {};
-  const auto for_pieces = [&](auto f) {
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i)
-      if (const int c = first + i * step; c < cols) f(i, c);
+__global__ void held_norm_kernel(HeldNorm a, Matrix delta) {
+  const auto more = [&](float(&to)[kVector], int c) {
+    load<kVector>(to, row_of<T>(delta, blockIdx.x) + c);
   };
-  for_pieces([&](int i, int c) { load<kVector>(w[i], weight + c); });
-  wait_for_previous();
-  const int64_t r = blockIdx.x;
-  float* x = row_of<float>(residual, r);
-  for_pieces([&](int i, int c) { load<kVector>(v[i], x + c); });
-  if (delta.data) for_pieces([&](int i, int c) { load<kVector>(d[i], row_of<T>(delta, r) + c); });
-  float squares = 0;
-  for_pieces([&](int i, int c) {
-#pragma unroll
-    for (int j = 0; j < kVector; ++j) {
-      if (delta.data) v[i][j] += d[i][j];
-      squares += v[i][j] * v[i][j];
-    }
-    if (delta.data) store<kVector>(x + c, v[i]);
-  });
-  const float scale = rsqrtf(block_sum(squares) / static_cast<float>(cols) + eps);
-  for_pieces([&](int i, int c) {
-#pragma unroll
-    for (int j = 0; j < kVector; ++j) v[i][j] = v[i][j] * scale * w[i][j];
-    store<kVector>(row_of<T>(out, r) + c, v[i]);
-  });
+  held_norm<T, kPieces>(a, delta.data != nullptr, more);
 }
 
 // Adds delta to the residual and norms the sum, for rows of any length: a block keeps its row in
@@ -271,20 +238,21 @@ void start_add_norm(Matrix out, Matrix residual, Matrix delta, const float* weig
                     int rows, int cols, cudaStream_t stream) {
   const bool wide = cols % kVector == 0 && aligned(out) && aligned(residual) && aligned(delta) &&
                     is_aligned(weight);
-  const int items = wide ? cols / kVector : cols;
-  Launch how{.grid = dim3(static_cast<unsigned>(rows)),
-             .block = dim3(items >= 1024 ? 1024u : static_cast<unsigned>((items + 31) / 32 * 32)),
-             .stream = stream};
+  const HeldShape held = wide ? held_shape(cols) : HeldShape{};
+  const int threads = wide ? cols / kVector : cols;
+  Launch how{
+      .grid = dim3(static_cast<unsigned>(rows)),
+      .block = dim3(threads >= 1024 ? 1024u : static_cast<unsigned>((threads + 31) / 32 * 32)),
+      .stream = stream};
+  const HeldNorm norm = {out, residual, weight, eps, cols};
   with_type(out.type, [&]<class T>(T) {
     if constexpr (!std::is_same_v<T, __half>) {
-      const auto start = [&](auto kernel) {
-        if (how.shared > kSharedUnasked) allow_shared(kernel, how.shared);
-        launch(kernel, how, out, residual, delta, weight, eps, cols);
-      };
-      if (wide && items <= 1024) return start(held_norm_kernel<T, 1>);
-      if (wide && items <= 2048) return start(held_norm_kernel<T, 2>);
+      if (held.pieces == 1) return launch(held_norm_kernel<T, 1>, how, norm, delta);
+      if (held.pieces == 2) return launch(held_norm_kernel<T, 2>, how, norm, delta);
       how.shared = static_cast<size_t>(cols) * sizeof(float);
-      start(wide ? add_norm_kernel<T, kVector> : add_norm_kernel<T, 1>);
+      const auto kernel = wide ? add_norm_kernel<T, kVector> : add_norm_kernel<T, 1>;
+      if (how.shared > kSharedUnasked) allow_shared(kernel, how.shared);
+      launch(kernel, how, out, residual, delta, weight, eps, cols);
     }
   });
 }
