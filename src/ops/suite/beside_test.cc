@@ -91,7 +91,13 @@ TEST_P(OpsBeside, ASharedExpertChangesNothing) {
   int formats = 0;
   for (const WeightFormat& format :
        {WeightFormat{DType::kI8, 1, 0, kF32}, WeightFormat{DType::kI4, 1, 0, kF32},
-        WeightFormat{DType::kI4, 1, 128, kBF16}}) {
+        WeightFormat{DType::kI4, 1, 128, kBF16},
+        WeightFormat{DType::kF8E4M3,
+                     128,
+                     128,
+                     kF32,
+                     {},
+                     InputFormat{DType::kF8E4M3, InputFormat::kGroups}}}) {
     if (!ops->multiplies(format)) continue;
     SCOPED_TRACE(describe(format));
     ++formats;

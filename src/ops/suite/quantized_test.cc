@@ -98,8 +98,12 @@ TEST_P(OpSuite, QuantizedLinearOfManyRows) {
 TEST_P(OpSuite, QuantizedLinearOfWholeBlocks) {
   for (const WeightFormat& format : formats_of(*ops)) {
     if (!format.input || format.block_out != 128) continue;
-    for (const int rows : {1, 7, 16, 33, 64, 65, 100, 129, 300})
+    for (const int rows : {1, 2, 4, 7, 16, 33, 64, 65, 100, 129, 300})
       quantized_case(*ops, format, {rows, 384, 208, kBF16, kBF16});
+    // Of so few rows that a device may round them where it multiplies, up to some length.
+    for (const auto& [rows, in] :
+         {std::pair(1, 4'096), {1, 8'192}, {1, 8'320}, {3, 2'688}, {4, 2'176}})
+      quantized_case(*ops, format, {rows, in, 144, kBF16, kBF16, true});
     for (const int rows : {3, 48, 130}) {
       quantized_case(*ops, format, {rows, 1'408, 16, kBF16, kF32, true});
       quantized_case(*ops, format, {rows, 128, 400, kF32, kF32});
@@ -191,7 +195,14 @@ TEST_P(OpSuite, QuantizedGatedLinear) {
     for (const auto& [rows, in] : {std::pair(1, 128), {9, 128}, {40, 128}, {1, 256}, {1, 1'536}})
       quantized_gated_case(*ops, format, rows, in, 40);
     if (!format.input || format.block_out != 128) continue;
-    for (const auto& [rows, in] : {std::pair(1, 640), {12, 256}, {47, 128}, {52, 384}, {130, 128}})
+    for (const auto& [rows, in] : {std::pair(1, 640),
+                                   {1, 8'448},
+                                   {3, 384},
+                                   {4, 2'176},
+                                   {12, 256},
+                                   {47, 128},
+                                   {52, 384},
+                                   {130, 128}})
       quantized_gated_case(*ops, format, rows, in, 256);
   }
 }

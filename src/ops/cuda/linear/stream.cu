@@ -191,13 +191,12 @@ int StreamedProducts::tiles_at_once(const Call& call, int job_rows, int tiles) c
   return pairs && has_many_tiles(call, job_rows, tiles / 2) ? 2 : 1;
 }
 
-// Returns whether a few rows meet packed weights that need no ring: rows of one job, or the copies
-// of one token.
+// Returns whether a few rows meet quantized weights that need no ring: rows of one job, or the
+// copies of one token.
 bool StreamedProducts::is_direct(const Call& call) const {
   const int64_t rows = call.jobs.expert ? 1 : call.x.rows();
-  return call.jobs.jobs == nullptr && !one_order_ && is_atoms(call.w) &&
-         direct::takes(call.w, rows) && !changes_rows(call.w) &&
-         direct::fits(call.x.rows(), call.x.cols());
+  return call.jobs.jobs == nullptr && !one_order_ && is_codes(call.w) &&
+         direct::takes(call.w, rows) && direct::fits(call.x.rows(), call.x.cols());
 }
 
 bool StreamedProducts::triggers_late(const Tensor& x, const Linear& w) const {
@@ -205,8 +204,11 @@ bool StreamedProducts::triggers_late(const Tensor& x, const Linear& w) const {
 }
 
 void StreamedProducts::run_direct(const Call& call, cudaStream_t stream) const {
-  const direct::DirectArgs args = {.x = call.x.data,
-                                   .x_stride = call.x.row_stride,
+  MetRows met = {.x = call.x};
+  if (is_float8_rows(call.w) && !direct::rounds(call.w, call.x.rows()))
+    met = meet(inputs_, Met::kFloat8, call.x, call.w, call.jobs, stream);
+  const direct::DirectArgs args = {.x = met.x.data,
+                                   .x_stride = met.x.row_stride,
                                    .rows = static_cast<int>(call.x.rows()),
                                    .in = static_cast<int>(call.x.cols()),
                                    .jobs = call.jobs,
@@ -218,7 +220,7 @@ void StreamedProducts::run_direct(const Call& call, cudaStream_t stream) const {
                                    .features = static_cast<int>(call.out.cols()),
                                    .bias = call.w.bias ? call.w.bias.as<float>() : nullptr,
                                    .act = call.act};
-  direct::start_direct(call.w, args, call.gated, multiprocessors_, stream);
+  direct::start_direct(call.w, args, call.gated, met, multiprocessors_, stream);
 }
 
 // The chunks of each block where stream-K cuts the tiles of one job.

@@ -5,7 +5,8 @@
 #include "base/check.h"
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/quant/atom_call.h"
-#include "ops/cuda/quant/direct_kernel.cuh"
+#include "ops/cuda/quant/direct_atoms.cuh"
+#include "ops/cuda/quant/direct_float8.h"
 
 namespace skiff::cuda::direct {
 namespace {
@@ -25,27 +26,43 @@ void for_each_kernel(F f) {
 
 int chunks_of(int64_t in) { return static_cast<int>((in + kAtomWidth - 1) / kAtomWidth); }
 
+void start_atoms(const Linear& w, const DirectArgs& args, bool gated, const Launch& how) {
+  const AtomFormat format = atoms::format_of(w);
+  bool started = false;
+  for_each_kernel([&](auto kernel, Codes codes, int groups, bool of_gate) {
+    if (codes != format.codes || groups != format.groups || of_gate != gated) return;
+    launch(kernel, how, args, atoms::args_of(w));
+    started = true;
+  });
+  SKIFF_CHECK(started, "no kernel for {}", describe(w.format));
+}
+
 }  // namespace
 
 void allow_direct_kernels() {
   for_each_kernel([](auto kernel, Codes, int, bool) {
     allow_shared(kernel, kWarps * kRingBytes + kMostXBytes);
   });
+  allow_float8_direct_kernels();
 }
 
 bool takes(const Linear& w, int64_t rows) {
+  if (is_float8_rows(w)) return rows <= kMostFloat8Rows;
   const std::optional<AtomFormat> f = atom_format(w.format);
-  return f && !f->zeros && f->groups <= 1 && rows <= most_rows(f->groups) &&
+  return f && !f->zeros && f->groups <= 1 && rows <= most_rows(f->groups) && !changes_rows(w) &&
          (f->codes == Codes::kFour || f->codes == Codes::kEight);
 }
 
 bool fits(int64_t rows, int64_t in) {
-  return in % 8 == 0 && x_bytes(rows, chunks_of(in)) <= kMostXBytes;
+  return in % 8 == 0 && scaled_x_bytes(rows, chunks_of(in)) <= kMostXBytes;
 }
 
-void start_direct(const Linear& w, DirectArgs args, bool gated, int multiprocessors,
-                  cudaStream_t stream) {
-  const AtomFormat format = atoms::format_of(w);
+bool rounds(const Linear& w, int64_t rows) {
+  return is_float8_rows(w) && rows * chunks_of(inputs(w)) <= kMostRounded;
+}
+
+void start_direct(const Linear& w, DirectArgs args, bool gated, const MetRows& met,
+                  int multiprocessors, cudaStream_t stream) {
   args.chunks = chunks_of(args.in);
   args.pitch = pitch_of(args.chunks);
   const int height = kAtomHeight * (gated ? 1 : 2);
@@ -58,15 +75,12 @@ void start_direct(const Linear& w, DirectArgs args, bool gated, int multiprocess
   const Launch how = {
       .grid = dim3(static_cast<unsigned>(blocks)),
       .block = dim3(kWarps * 32),
-      .shared = static_cast<size_t>(kWarps * kRingBytes + x_bytes(args.rows, args.chunks)),
+      .shared = static_cast<size_t>(kWarps * kRingBytes + scaled_x_bytes(args.rows, args.chunks)),
       .stream = stream};
-  bool started = false;
-  for_each_kernel([&](auto kernel, Codes codes, int groups, bool of_gate) {
-    if (codes != format.codes || groups != format.groups || of_gate != gated) return;
-    launch(kernel, how, args, atoms::args_of(w));
-    started = true;
-  });
-  SKIFF_CHECK(started, "no kernel for {}", describe(w.format));
+  if (is_float8_rows(w))
+    start_float8_direct(w, args, gated, met, how);
+  else
+    start_atoms(w, args, gated, how);
 }
 
 }  // namespace skiff::cuda::direct

@@ -1,11 +1,11 @@
-// ops/cuda/quant/direct_args.h -- products of a few rows with packed weights (atoms.h), which each
-// warp brings to itself.
+// ops/cuda/quant/direct_args.h -- products of a few rows with quantized weights (atoms.h,
+// float8_rows.h), which each warp brings to itself.
 //
 // With one row, or a few, a GEMM has nothing to share: each weight is used once. So there is no
 // hand-over from warps that load to warps that multiply, and no sum of partial tiles in device
-// memory, which together take longer than a small weight takes to arrive. A warp has two atoms, 16
-// weight rows, and a ring of its own in shared memory, to which it copies several chunks of them
-// ahead (cp.async.bulk), the first ones before griddepcontrol.wait. An item, all chunks of two
+// memory, which together take longer than a small weight takes to arrive. A warp has 16 weight
+// rows, two atoms, and a ring of its own in shared memory, to which it copies several chunks of
+// them ahead (cp.async.bulk), the first ones before griddepcontrol.wait. An item, all chunks of two
 // atoms, is divided among 1, 2, 4 or 8 warps of a block, whose sums meet in shared memory in a
 // fixed order. The next kernel is triggered behind that wait, so one that needs nothing of this one
 // may begin without a wait of its own (ops/cuda/beside.h).
@@ -32,8 +32,13 @@ constexpr int most_rows(int groups) { return groups > 0 ? 2 : 4; }
 constexpr int kRingBytes = 8 << 10, kMostXBytes = 36 << 10;
 constexpr int kMostStages = 8;  // A ring has at most so many.
 
+// e4m3 weights that lie row by row: weight rows of an item, columns of a chunk, the most rows of x
+// that meet them, and the most groups of these that each block had better round for itself.
+constexpr int kFloat8Height = 16, kFloat8Columns = 128, kMostFloat8Rows = 4;
+constexpr int kMostRounded = 64;
+
 struct DirectArgs {
-  const void* x;  // bf16
+  const void* x;  // bf16; or e4m3, with Float8Args::x_scales
   int64_t x_stride;
   int rows, in;       // of x, all of which a block keeps
   int pitch;          // bytes from one row to the next in shared memory
@@ -69,5 +74,9 @@ constexpr int split_of(int items, int chunks, int blocks) {
 // Rows are padded against bank conflicts: ldmatrix reads 16 bytes of each of eight.
 constexpr int pitch_of(int chunks) { return chunks * 256 + 16; }
 constexpr int64_t x_bytes(int64_t rows, int chunks) { return rows * pitch_of(chunks); }
+// The same where a scale of each chunk of each row lies behind the rows.
+constexpr int64_t scaled_x_bytes(int64_t rows, int chunks) {
+  return x_bytes(rows, chunks) + rows * chunks * 4;
+}
 
 }  // namespace skiff::cuda::direct

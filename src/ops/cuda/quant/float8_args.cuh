@@ -3,7 +3,7 @@
 #pragma once
 #include <algorithm>
 
-#include "ops/cuda/linear/stream_args.cuh"
+#include "ops/cuda/linear/stream_walk.cuh"
 #include "ops/cuda/quant/atom_args.cuh"
 
 namespace skiff::cuda::float8 {

@@ -27,24 +27,33 @@ void for_each_kernel(F f) {
   with.template operator()<128, 2>();
 }
 
-// The map has pairs of elements. Dimensions [in, 8 rows, gate or up, groups of 8 rows, experts], or
-// [in, out, 1, 1, experts].
-CUtensorMap weight_map(const Linear& w, bool gated) {
+}  // namespace
+
+CUtensorMap weight_map(const Linear& w, bool gated, int height) {
   const auto experts = static_cast<uint64_t>(std::max<int64_t>(1, w.experts));
   const auto rows = static_cast<uint64_t>(features(w)), row = static_cast<uint64_t>(inputs(w)),
              all = rows * row;
+  const auto high = static_cast<uint32_t>(height);
   if (gated) {
     const uint64_t size[] = {row / 2, 8, 2, rows / 16, experts},
                    stride[] = {row, all / 2, 8 * row, all};
-    const uint32_t box[] = {kColumns / 2, 8, 2, kTileRows / 16, 1};
+    const uint32_t box[] = {kColumns / 2, 8, 2, high / 16, 1};
     return tensor_map(w.weight.data, size, stride, box, L2Line::k128);
   }
   const uint64_t size[] = {row / 2, rows, 1, 1, experts}, stride[] = {row, all, all, all};
-  const uint32_t box[] = {kColumns / 2, kTileRows, 1, 1, 1};
+  const uint32_t box[] = {kColumns / 2, high, 1, 1, 1};
   return tensor_map(w.weight.data, size, stride, box, L2Line::k128);
 }
 
-}  // namespace
+Float8Args args_of(const Linear& w, const MetRows& met) {
+  const Float8Rows rows = float8_rows_of(w);
+  return {.scales = w.scale.as<float>(),
+          .scale_stride = rows.scale_stride(),
+          .expert_scales = rows.scale_rows() * rows.scale_stride(),
+          .up_row = static_cast<int>(rows.out / 2 / Float8Rows::kBlock),
+          .x_scales = met.chunk_scales,
+          .x_scale_stride = met.chunk_stride};
+}
 
 void allow_float8_kernels() {
   for_each_kernel([](auto kernel, const Float8Kind&, size_t bytes) {
@@ -56,18 +65,12 @@ void allow_float8_kernels() {
 
 void start_float8(const Float8Launch& how, const StreamArgs& args, const MetRows& met,
                   const Linear& w) {
-  const Float8Rows rows = float8_rows_of(w);
-  const Float8Args q = {.scales = w.scale.as<float>(),
-                        .scale_stride = rows.scale_stride(),
-                        .expert_scales = rows.scale_rows() * rows.scale_stride(),
-                        .up_row = static_cast<int>(rows.out / 2 / Float8Rows::kBlock),
-                        .x_scales = met.chunk_scales,
-                        .x_scale_stride = met.chunk_stride};
+  const Float8Args q = args_of(w, met);
   bool started = false;
   for_each_kernel([&](auto kernel, const Float8Kind& kind, size_t bytes) {
     if (kind != how.kind) return;
-    launch(kernel, {how.blocks, kFloat8Threads, bytes, how.stream}, weight_map(w, kind.gated),
-           atoms::row_map(met.x, kind.rows), args, q);
+    launch(kernel, {how.blocks, kFloat8Threads, bytes, how.stream},
+           weight_map(w, kind.gated, kTileRows), atoms::row_map(met.x, kind.rows), args, q);
     started = true;
   });
   SKIFF_CHECK(started, "no kernel for jobs of {} rows and {} tiles", how.kind.rows, how.kind.tiles);

@@ -1,6 +1,8 @@
 // ops/cuda/quant/float8_call.h -- how the streamed GEMM of weights in float8_rows.h is started.
 #pragma once
-#include "ops/cuda/linear/stream_args.cuh"
+#include <cuda.h>
+
+#include "ops/cuda/quant/float8_args.cuh"
 #include "ops/cuda/quant/inputs.h"
 #include "weights/linear.h"
 
@@ -21,6 +23,13 @@ struct Float8Launch {
 
 // Returns whether a gated GEMM takes the weight: a tile's rows of each half share a row of scales.
 inline bool takes_gated(int64_t features) { return features % 256 == 0; }
+
+// Boxes of `height` weight rows, or where gated of half as many and what they let through, by eight
+// rows in turn. Elements of the map are pairs of weights, its dimensions [in, 8 rows, gate or up,
+// groups of 8 rows, experts], or [in, out, 1, 1, experts].
+CUtensorMap weight_map(const Linear& w, bool gated, int height);
+// `met`: the rows of x, as meet() leaves them for w.
+Float8Args args_of(const Linear& w, const MetRows& met);
 
 // Lets the kernels take the shared memory that they need.
 void allow_float8_kernels();

@@ -1,22 +1,20 @@
 #include "ops/cuda/quant/inputs.h"
 
-#include <cuda_fp8.h>
-
 #include <algorithm>
 
 #include "base/check.h"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/math.cuh"
 #include "ops/cuda/quant/atom_args.cuh"
+#include "ops/cuda/quant/round_group.cuh"
 #include "ops/cuda/vector.cuh"
 #include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda {
 namespace {
 
-constexpr int kThreads = 256, kGroup = 128;
-constexpr int kMaxGroups = 1024;  // the most groups of a row
-constexpr float kLeastMax = 1e-4f;
+constexpr int kThreads = 256, kGroup = kRoundGroup;
+constexpr int kMaxGroups = 1024;    // the most groups of a row
 constexpr int kMaxInPlace = 16384;  // elements of a row that is put together in shared memory
 constexpr int kRowSlack = 128;      // floats behind a row's scales that tiles of rows may read
 
@@ -94,9 +92,6 @@ __device__ void find_scales(const Rows& a, const X* x, int row, float* scales) {
   __syncthreads();
 }
 
-__device__ __nv_fp8_storage_t float8_of(float quotient) {
-  return __nv_cvt_float_to_fp8(quotient, __NV_SATFINITE, __NV_E4M3);
-}
 __device__ float integer_of(float quotient) {
   return fminf(fmaxf(rintf(quotient), -128.0f), 127.0f);
 }
@@ -143,25 +138,7 @@ __global__ void __launch_bounds__(kThreads) meet_kernel(Rows a) {
   }
 }
 
-constexpr int kLaneElements = kGroup / 32;  // a lane's elements of a warp's group
 constexpr int kWarps = kThreads / 32;
-
-// A lane's elements of a group, and what they become as e4m3.
-struct GroupCodes {
-  uint32_t codes;
-  float scale;
-};
-__device__ GroupCodes codes_of_group(const float (&value)[kLaneElements]) {
-  float most = 0;
-#pragma unroll
-  for (const float v : value) most = fmaxf(most, fabsf(v));
-  const float scale = __fdiv_rn(fmaxf(warp_max(most), kLeastMax), 448.0f);
-  uint32_t codes = 0;
-#pragma unroll
-  for (int i = 0; i < kLaneElements; ++i)
-    codes |= static_cast<uint32_t>(float8_of(__fdiv_rn(value[i], scale))) << 8 * i;
-  return {codes, scale};
-}
 
 // Scales::kGroups to e4m3 apart from x, which have nothing in common but their group: a warp has
 // one of a row.
