@@ -13,9 +13,13 @@ KvShape kv(const Mla& m) { return {.tensors = 1, .kv_heads = 1, .head_dim = m.ca
 // Score and value each take a multiplication and an addition per element of every head.
 double flops(const Gqa& m) { return 4.0 * m.heads * m.head_dim; }
 
-// In the absorbed form, in which decodes are computed; a backend may take fewer for long prompts
-// (Ops::latent_attend).
+// In the absorbed form, in which decodes are computed.
 double flops(const Mla& m) { return 2.0 * m.heads * (m.cached_dim() + m.kv_rank); }
+
+double flops(const Gqa& m, LatentForm) { return flops(m); }
+double flops(const Mla& m, LatentForm form) {
+  return form == LatentForm::kAbsorbed ? flops(m) : 2.0 * m.heads * (m.q_dim() + m.v_dim);
+}
 
 double weights(const Gqa& m, double hidden, int /*rows*/) {
   return hidden * m.head_dim * (2 * m.heads + 2 * m.kv_heads);
@@ -81,10 +85,12 @@ double touched_parameters(const ModelSpec& spec, int rows) {
 }
 
 // Each weight costs a multiplication and an addition.
-int doubling_context(const ModelSpec& spec) {
-  const double flops = attention_flops(spec);
-  if (flops == 0) return 0;
-  return static_cast<int>(std::clamp(2 * active_parameters(spec) / flops, 1.0, 1e9));
+int doubling_context(const ModelSpec& spec, LatentForm form) {
+  double attention = 0;
+  const auto add = [&](const auto& mixer) { attention += flops(mixer, form); };
+  for (const Layer& layer : spec.layers) std::visit(add, layer.mixer);
+  if (attention == 0) return 0;
+  return static_cast<int>(std::clamp(2 * active_parameters(spec) / attention, 1.0, 1e9));
 }
 
 }  // namespace skiff

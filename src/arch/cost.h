@@ -30,7 +30,12 @@ double active_parameters(const ModelSpec& spec);
 // counts as many as the tokens are expected to choose together.
 double touched_parameters(const ModelSpec& spec, int rows);
 
-// The number of positions at which a row's attention costs as much arithmetic as all its weights.
-int doubling_context(const ModelSpec& spec);
+// How latent attention computes rows of prompts: as decodes, or from keys and values of every head,
+// which takes fewer operations for each position (Ops::latent_attend).
+enum class LatentForm { kAbsorbed, kExpanded };
+
+// The number of positions at which the attention of a prompt's row costs as much arithmetic as all
+// its weights. What making keys and values of latents takes is left out.
+int doubling_context(const ModelSpec& spec, LatentForm form = LatentForm::kAbsorbed);
 
 }  // namespace skiff

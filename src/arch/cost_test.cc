@@ -38,6 +38,15 @@ TEST(Cost, ParametersOfADenseModel) {
   EXPECT_EQ(doubling_context(spec), static_cast<int>(2 * want / (4 * 6 * 10)));
 }
 
+TEST(Cost, AttentionOfPromptsMayBeExpanded) {
+  const Mla mla{.heads = 4, .kv_rank = 32, .nope_dim = 16, .rope_dim = 8, .v_dim = 12};
+  const ModelSpec spec = spec_of({{.mixer = mla, .ffn = Dense{.width = 7}}});
+  const double weights = 2 * active_parameters(spec);
+  EXPECT_EQ(doubling_context(spec), static_cast<int>(weights / (2 * 4 * (40 + 32))));
+  EXPECT_EQ(doubling_context(spec, LatentForm::kExpanded),
+            static_cast<int>(weights / (2 * 4 * (24 + 12))));
+}
+
 TEST(Cost, OnlyChosenExpertsCount) {
   const Moe moe{.router = {.experts = 8, .top_k = 2, .always = 1}, .width = 5, .shared_width = 3};
   const ModelSpec spec = spec_of({{.mixer = kAttention, .ffn = moe}});

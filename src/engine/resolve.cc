@@ -74,16 +74,24 @@ int logit_rows_of(const EngineConfig& config) {
   return std::max(kMinLogitRows, config.max_num_seqs + std::min(drafts, kMostOfDrafts));
 }
 
-sched::Policy policy_of(const EngineConfig& config, const ModelSpec& spec, int context,
-                        bool measured) {
+// The CUDA backend may compute prompts in another form than decodes. Devices before Hopper do not,
+// for which a prompt's attention then counts as less than it takes.
+LatentForm form_of_prompts(const EngineConfig& config, const ComputeDevice& device) {
+  const bool may_expand = device.kind == ComputeDevice::kCuda && !config.batch_invariant;
+  return may_expand ? LatentForm::kExpanded : LatentForm::kAbsorbed;
+}
+
+sched::Policy policy_of(const EngineConfig& config, const ModelSpec& spec,
+                        const ComputeDevice& device, int context, bool measured) {
   sched::Policy policy = config.policy;
   if (policy.long_prompt <= 0 && !measured)
     policy.long_prompt = sched::default_long_prompt(context);
-  policy.row_context = doubling_context(spec);
+  policy.row_context = doubling_context(spec, form_of_prompts(config, device));
   return policy;
 }
 
-sched::Limits limits_of(const EngineConfig& config, const ModelSpec& spec, bool measured) {
+sched::Limits limits_of(const EngineConfig& config, const ModelSpec& spec,
+                        const ComputeDevice& device, bool measured) {
   const int context = context_of(config, spec);
   return {.max_seqs = config.max_num_seqs,
           .max_rows = rows_of(config, context),
@@ -91,7 +99,7 @@ sched::Limits limits_of(const EngineConfig& config, const ModelSpec& spec, bool 
           .max_logit_rows = logit_rows_of(config),
           .vocab = spec.vocab,
           .chunked_prefill = config.chunked_prefill,
-          .policy = policy_of(config, spec, context, measured)};
+          .policy = policy_of(config, spec, device, context, measured)};
 }
 
 // Returns whether the checkpoint has calibrated scales for a cache of that dtype.
@@ -276,7 +284,7 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
     stored = model::stored_forms(asked.model, model);
   config.max_num_seqs = seqs_of(asked, model, device, precision, schemes, stored);
   const bool measured = measures_steps(config, model, device);
-  sched::Limits limits = limits_of(config, spec, measured);
+  sched::Limits limits = limits_of(config, spec, device, measured);
   limits.generates = !model.pooling;
   const double block = block_bytes(config, spec, drafter, precision.kv);
   const int slots = host_slots(config, block, limits.max_context);

@@ -96,7 +96,7 @@ class Ladder {
 
 StepCost measure_step_cost(StepTimer& timer, const Resolved& resolved, const ModelSpec& spec) {
   const bool on_host = resolved.device.memory() == Device{};
-  const int doubling = doubling_context(spec);
+  const int doubling = resolved.limits.policy.row_context;
   const std::vector<StepCost::Point> points =
       Ladder(timer, on_host ? kHostBudget : kDeviceBudget, doubling).climb();
   if (points.empty()) return {};

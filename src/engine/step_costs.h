@@ -13,7 +13,8 @@ namespace skiff::engine {
 constexpr int kCostContext = 1;
 
 // Times prompts of rising length until they would take longer than a few tenths of a second in all;
-// beyond them the curve goes on as a line. What attention adds is computed from the spec.
+// beyond them the curve goes on as a line. What attention adds is computed from
+// Policy::row_context and the spec.
 sched::StepCost measure_step_cost(StepTimer& timer, const Resolved& resolved,
                                   const ModelSpec& spec);
 

@@ -77,11 +77,12 @@ TEST_F(StepTimerTest, AStepWithoutNumbersIsNoticed) {
 }
 
 TEST_F(StepTimerTest, WhatAStepCostsIsMeasuredWithinTheLimits) {
-  const Resolved resolved{.limits = kLimits};
+  Resolved resolved{.limits = kLimits};
+  resolved.limits.policy.row_context = 700;
   const sched::StepCost cost = measure_step_cost(timer_, resolved, model_.spec);
   ASSERT_EQ(cost.points().size(), 2u) << "1 and 16 rows; there are 48 at most";
   EXPECT_EQ(cost.points()[1].rows, 16);
-  EXPECT_GT(cost.context().doubling, 0);
+  EXPECT_EQ(cost.context().doubling, 700);
   EXPECT_GT(cost.context().seconds, 0);
   const std::string line = describe(cost, {.long_prompt = 77, .cost = {}, .step_seconds = 0.5});
   EXPECT_NE(line.find("aim at 500 ms, prompts above 77 tokens"), std::string::npos) << line;
