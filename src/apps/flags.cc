@@ -122,7 +122,7 @@ constexpr Flag kServer[] = {
     {"disable-access-log", kSwitch, kServe | kRoute, "false", "The same as --access-log off."},
     {"request-log", kText, kServe, "", "A file to which one JSON line is appended for each request (docs/operations.md): id, route, status, token counts, times, what constrained it. It holds no text. Opened again at SIGHUP."},
     {"otlp-traces-endpoint", kText, kServe, "", "Where spans of requests are sent, by OTLP over HTTP as JSON: http://collector:4318/v1/traces. They hold no text. Headers are read from $OTEL_EXPORTER_OTLP_HEADERS, the name of the service from $OTEL_SERVICE_NAME. Default: none are sent."},
-    {"dynamic-load-weight", kSwitch, kServe, "false", "An operator may give the memory of weights and KV cache back, take it again, and replace the weights, while the server lives (docs/operations.md: /v1/sleep, /v1/wakeup, /v1/update_weights). On the CPU so far; of all ranks, all replicas and what drafts at once. Needs --admin-key or --admin-key-file.", 0, 0, "", "enable-sleep-mode"},
+    {"dynamic-load-weight", kSwitch, kServe, "false", "An operator may give the memory of weights and KV cache back, take it again, and replace the weights, while the server lives (docs/operations.md: /v1/sleep, /v1/wakeup, /v1/update_weights): of all ranks, all replicas and what drafts at once. Needs --admin-key or --admin-key-file.", 0, 0, "", "enable-sleep-mode"},
 };
 
 constexpr Flag kBackground[] = {

@@ -34,6 +34,22 @@ std::optional<DType> kv_dtype_named(const std::string& word) {
   return *dtype;
 }
 
+bool has_safetensors(const std::string& folder) {
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (it->path().extension() == ".safetensors") return true;
+  return false;
+}
+
+// Refuses a folder with Paddle's inference graph in the place of weights, where weights are needed.
+void refuse_graph(const Args& args, const std::string& folder) {
+  const bool runs = (args.command() & kRuns) != 0;
+  if (!runs && args.command() != kQuantize) return;
+  if ((runs && args.text("load-format") == "dummy") || has_safetensors(folder)) return;
+  if (const std::string file = download::graph_in(folder); !file.empty())
+    throw LoadError(download::advice_on_graph(folder, file));
+}
+
 void read_tiers(const Args& args, engine::EngineConfig& config) {
   config.swap_space_gb = args.number("swap-space");
   config.version = SKIFF_VERSION;
@@ -79,6 +95,7 @@ std::string model_folder(const Args& args, size_t index) {
   if (!fs::is_directory(folder) && !(args.command() & (kTokenize | kConstrain)) &&
       gguf_file_of(folder).empty())
     fail_load("{}: neither a folder nor a *.gguf file", folder);
+  refuse_graph(args, folder);
   return folder;
 }
 

@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <vector>
 
 namespace skiff::download {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::string_view kInt4 = "--quantization wint4", kInt8 = "--quantization wint8";
 constexpr std::string_view kMtp = R"(--speculative-config '{"method": "mtp"}')";
@@ -52,6 +56,24 @@ constexpr StaticModel kModels[] = {
 // The folders of a static model on a mirror.
 constexpr std::string_view kParts[] = {"/model", "/node1", "/node2", "/mtp"};
 
+// By name. A folder that may not be listed seems to be empty.
+std::vector<fs::directory_entry> listed(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::directory_entry> entries;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    entries.push_back(*it);
+  std::ranges::sort(entries, {}, [](const fs::directory_entry& entry) { return entry.path(); });
+  return entries;
+}
+
+std::string first_graph(const fs::path& folder) {
+  for (const fs::directory_entry& entry : listed(folder)) {
+    const fs::path kind = entry.path().extension();
+    if (kind == ".pdmodel" || kind == ".pdiparams") return entry.path().filename().string();
+  }
+  return {};
+}
+
 }  // namespace
 
 std::span<const StaticModel> static_models() { return kModels; }
@@ -76,6 +98,26 @@ std::string advice_on(const StaticModel& model) {
       "{} is a static model of PaddleNLP, an inference graph for Paddle, which is not run here; "
       "use the checkpoint {}{}{}",
       model.name, model.checkpoint, model.flags.empty() ? "" : " with ", model.flags);
+}
+std::string graph_in(const std::string& folder) {
+  const std::string here = first_graph(folder);
+  if (!here.empty()) return here;
+  for (const fs::directory_entry& entry : listed(folder)) {
+    const std::string name = entry.path().filename().string();
+    std::error_code error;
+    if (!name.starts_with("rank_") || !entry.is_directory(error)) continue;
+    if (const std::string file = first_graph(entry.path()); !file.empty()) return name + "/" + file;
+  }
+  return {};
+}
+
+std::string advice_on_graph(const std::string& folder, const std::string& file) {
+  if (const StaticModel* known = find_static_model(folder)) return advice_on(*known);
+  return fmt::format(
+      "{}: {} is an inference graph for Paddle, which is not run here; give the folder of the "
+      "checkpoint that it was exported from (config.json, a tokenizer and *.safetensors), and for "
+      "a graph of weight_only_int8 or weight_only_int4 --quantization wint8 or wint4",
+      folder, file);
 }
 
 }  // namespace skiff::download

@@ -23,4 +23,11 @@ const StaticModel* find_static_model(std::string_view path);
 // Says what the model is, and what to use instead.
 std::string advice_on(const StaticModel& model);
 
+// Returns the file of an inference graph, or of its weights, in a folder or in rank_N below it, as
+// a path from the folder on; empty where there is none.
+std::string graph_in(const std::string& folder);
+
+// Says what lies in such a folder, and what to use instead, by name if the folder's name is known.
+std::string advice_on_graph(const std::string& folder, const std::string& file);
+
 }  // namespace skiff::download

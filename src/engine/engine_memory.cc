@@ -18,8 +18,26 @@ GivenBack EngineMemory::give_back(Parts parts) {
     if (parts.weights) weights += rank.give_back_weights();
     if (parts.kv) kv += rank.kv().give_back();
   });
-  if (parts.kv) kv += of_.lower.host.give_back();
+  // What devices copy to and from is page-locked.
+  if (parts.kv && ops().device() == Device{}) kv += of_.lower.host.give_back();
   return {.weights = weights, .kv = kv};
+}
+
+void EngineMemory::take_kv() {
+  of_.runner.on_ranks(
+      [&](size_t index) { of_.ranks.rank(static_cast<int>(index)).kv().take_back(); });
+}
+
+std::vector<DeviceNeed> EngineMemory::needs(Parts parts) const {
+  std::vector<DeviceNeed> needs;
+  for (int index = 0; index < of_.ranks.size(); ++index) {
+    const Rank& rank = of_.ranks.rank(index);
+    if (rank.ops().device() == Device{}) continue;
+    needs.push_back(
+        {.device = rank.ops().device(),
+         .bytes = (parts.weights ? rank.weight_bytes() : 0) + (parts.kv ? rank.kv().bytes() : 0)});
+  }
+  return needs;
 }
 
 void EngineMemory::read(const WeightFolders& folders) {

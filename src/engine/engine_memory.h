@@ -4,6 +4,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "engine/lower_tiers.h"
 #include "engine/rank_group.h"
@@ -28,6 +29,11 @@ struct GivenBack {
     return *this;
   }
   GivenBack of(Parts parts) const { return {parts.weights ? weights : 0, parts.kv ? kv : 0}; }
+};
+
+struct DeviceNeed {
+  Device device;
+  size_t bytes;
 };
 
 // Everything but the constructor and the facts is for the engine's thread, while the engine is at
@@ -66,6 +72,10 @@ class EngineMemory {
   void refuse(const std::string& why) { of_.engine.refuse(why); }
   // Lets the system have the memory. The contents are lost.
   GivenBack give_back(Parts parts);
+  // Takes that of keys and values again, for every rank; throws where there is no room.
+  void take_kv();
+  // What of the memory of devices these parts take; of the host's, nothing.
+  std::vector<DeviceNeed> needs(Parts parts) const;
   // Every rank reads its part of other weights beside the present ones. Throws what the first of
   // them throws that cannot; whatever comes, drop() or take() is next.
   void read(const WeightFolders& folders);

@@ -7,7 +7,7 @@
 #include "model/eagle.h"
 #include "model/mtp.h"
 #include "model/overwrite.h"
-#include "tensor/pages.h"
+#include "tensor/returned_memory.h"
 
 namespace skiff::engine {
 namespace {
@@ -49,7 +49,7 @@ void need_same_form(const model::LoadedModel& present, const model::LoadedModel&
 
 size_t give_back(const model::LoadedModel& model) {
   size_t bytes = 0;
-  for (const Buffer& buffer : model.buffers) bytes += give_back_pages(buffer.data(), buffer.size());
+  for (const Buffer& buffer : model.buffers) bytes += skiff::give_back(buffer);
   return bytes;
 }
 

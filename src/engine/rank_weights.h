@@ -39,12 +39,12 @@ RankWeights load_alike(const RankWeights& present, const Resolved& own,
                        const model::ModelConfig& config, const model::RankOf& part,
                        const WeightFolders& folders, Ops& ops);
 
-// Puts what load_alike() has read in the place of the present weights. Nothing can fail. For the
+// Puts what load_alike() has read in the place of the present weights. Nothing should fail. For the
 // thread that drives `ops`, between steps.
 void overwrite(RankWeights& present, RankWeights fresh, Ops& ops);
 
-// Lets the system have the host memory of all weights; their addresses stay. Returns the bytes that
-// were resident.
+// Lets the system have the memory of all weights; their addresses stay. Returns the bytes that
+// left.
 size_t give_back(const RankWeights& weights);
 
 }  // namespace skiff::engine

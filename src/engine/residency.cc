@@ -12,7 +12,9 @@
 #include "gguf/gguf_files.h"
 #include "model/memory_plan.h"
 #include "model/same_config.h"
+#include "tensor/device_memory.h"
 #include "tensor/out_of_memory.h"
+#include "tensor/returned_memory.h"
 
 namespace skiff::engine {
 namespace {
@@ -33,6 +35,8 @@ auto blaming_path(Work work) {
   } catch (const Refused&) {
     throw;
   } catch (const OutOfHostMemory&) {
+    throw;
+  } catch (const OutOfDeviceMemory&) {
     throw;
   } catch (const LoadError& error) {
     throw Refused({Code::kInvalid, error.what(), "path"});
@@ -79,10 +83,12 @@ Status Residency::supported(const Resolved& resolved) {
   };
   if (resolved.nodes.nodes > 1) return apart("ranks on several nodes (--ips)");
   if (resolved.cache.peers.role != peer::Role::kMixed) return apart("--splitwise-role");
-  if (resolved.device.memory() == Device{}) return ok();
+  // A device that is not there is refused by its backend.
+  const Device device = resolved.device.memory();
+  if (gives_back(device) || device.index >= num_cuda_devices()) return ok();
   return Error{Code::kUnsupported,
-               fmt::format("the memory of weights and of the KV cache is not given back on {} yet, "
-                           "because recorded steps hold its addresses: use --device cpu, or start "
+               fmt::format("the memory of weights and of the KV cache cannot be given back on {}, "
+                           "which has no virtual memory management: use --device cpu, or start "
                            "another server and stop this one",
                            name(resolved.device))};
 }
@@ -168,11 +174,12 @@ Parts Residency::coming(Parts parts) const {
   return {.weights = parts.weights && weights_absent_, .kv = parts.kv && kv_absent_};
 }
 
-// Room is asked for before the first part is taken, for all of them.
+// Room is asked for before the first part is taken, for all of them. Keys and values come when
+// weights have been read, because reading takes room on a device, too.
 void Residency::restore(Rest& rest, Parts parts, bool renamed) {
   const Parts coming = this->coming(parts);
   const GivenBack bytes = absent_bytes_.of(coming);
-  need_room(bytes.weights + bytes.kv,
+  need_room(coming, bytes.weights + bytes.kv,
             !coming.kv        ? "weights"
             : !coming.weights ? "keys and values"
                               : "weights, keys and values",
@@ -181,12 +188,28 @@ void Residency::restore(Rest& rest, Parts parts, bool renamed) {
     const std::string folder = state().folder;
     const kv::BlockKey now = names_of(folder);
     read_weights(rest, folder, now);
+    if (coming.kv) take_kv(rest);
     each(rest, [](EngineMemory& engine) { engine.take(); });
     weights_absent_ = false;
     if (renamed || now != read_) rename(rest, now, "read again");
+  } else if (coming.kv) {
+    take_kv(rest);
   }
   if (coming.kv) kv_absent_ = false;
   if (!absent().any()) refuse(rest, "");
+}
+
+// On an error, what was read beside is let go, too.
+void Residency::take_kv(Rest& rest) {
+  try {
+    each(rest, [](EngineMemory& engine) { engine.take_kv(); });
+  } catch (...) {
+    each(rest, [](EngineMemory& engine) {
+      engine.give_back({.kv = true});
+      engine.drop();
+    });
+    throw;
+  }
 }
 
 void Residency::replace(Rest& rest, const WeightsUpdate& update, WeightsState& state) {
@@ -204,9 +227,10 @@ void Residency::replace(Rest& rest, const WeightsUpdate& update, WeightsState& s
                                folder, digest->total, update.expected),
                    "checksum"});
   if (weights_absent_)
-    need_room(absent_bytes_.weights, "the new weights", "stop what else uses memory");
+    need_room({.weights = true}, absent_bytes_.weights, "the new weights",
+              "stop what else uses memory");
   else
-    need_room(weight_bytes(), "the new weights beside the old ones",
+    need_room({.weights = true}, weight_bytes(), "the new weights beside the old ones",
               "give the old ones back first (POST /v1/sleep?tags=weight), then update");
   // All that may fail comes first: weights that were replaced never keep the names of others.
   blaming_path([&] { read_weights(rest, folder, now); });
@@ -265,11 +289,20 @@ size_t Residency::weight_bytes() const {
   return bytes;
 }
 
-void Residency::need_room(size_t bytes, const char* what, const char* way_out) const {
-  const size_t there = model::available_memory();
-  if (bytes <= there) return;
-  fail_load("{} need {:.2f} GiB of memory, and {:.2f} GiB are available: {}", what, gib(bytes),
-            gib(there), way_out);
+// Each rank on a device has that device for itself; of the host, all need `on_host` together.
+void Residency::need_room(Parts parts, size_t on_host, const char* what,
+                          const char* way_out) const {
+  const auto need = [&](size_t bytes, size_t there, const std::string& where) {
+    if (bytes > there)
+      fail_load("{} need {:.2f} GiB of memory{}, and {:.2f} GiB are available: {}", what,
+                gib(bytes), where, gib(there), way_out);
+  };
+  if (engines_.front()->ops().device() == Device{})
+    return need(on_host, model::available_memory(), "");
+  for (const EngineMemory* engine : engines_)
+    for (const DeviceNeed& its : engine->needs(parts))
+      need(its.bytes, device_memory(its.device).free,
+           fmt::format(" on CUDA device {}", its.device.index));
 }
 
 // Returns what tells weights of a folder from others: the fingerprint of the files as they are now.

@@ -50,8 +50,9 @@ class Residency {
   // time. Weights are as the engines have loaded them. Throws LoadError.
   explicit Residency(std::vector<EngineMemory*> engines);
 
-  // Ok where memory can be given back; else the reason, in one line. A device's memory is not: its
-  // recorded steps hold addresses. Other nodes' is not: nobody tells them.
+  // Ok where memory can be given back; else the reason, in one line. A device's is where its driver
+  // has virtual memory management: recorded steps hold addresses. Other nodes' is not: nobody tells
+  // them.
   static Status supported(const Resolved& resolved);
 
   // What is absent already stays so. kCancelled: an engine has ended. kUnsupported: see
@@ -91,7 +92,8 @@ class Residency {
   void check_folder(const std::string& folder) const;
   void read_weights(Rest& rest, const std::string& folder, const kv::BlockKey& now);
   size_t weight_bytes() const;
-  void need_room(size_t bytes, const char* what, const char* way_out) const;
+  void need_room(Parts parts, size_t on_host, const char* what, const char* way_out) const;
+  void take_kv(Rest& rest);
   kv::BlockKey names_of(const std::string& folder) const;
   void rename(Rest& rest, const kv::BlockKey& read, const std::string& why);
 

@@ -262,14 +262,16 @@ TEST_F(ResidencyTest, AFolderThatChangedWhileWeightsWereAbsentIsNoticed) {
   EXPECT_EQ(answer().tokens, theirs);
 }
 
-TEST(Residency, ADeviceIsRefusedInOneLine) {
+TEST(Residency, SeveralNodesAreRefusedInOneLine) {
   Resolved resolved;
   EXPECT_TRUE(Residency::supported(resolved));
-  resolved.device = {ComputeDevice::kCuda, 1};
+  resolved.device = {ComputeDevice::kCuda, 99};
+  EXPECT_TRUE(Residency::supported(resolved)) << "the backend refuses what is not there";
+  resolved.nodes.nodes = 2;
   const Status status = Residency::supported(resolved);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Code::kUnsupported);
-  EXPECT_THAT(status.error().what, HasSubstr("cuda:1"));
+  EXPECT_THAT(status.error().what, HasSubstr("--ips"));
 }
 
 }  // namespace

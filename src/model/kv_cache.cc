@@ -8,6 +8,7 @@
 #include "ops/kv_quant.h"
 #include "ops/latent_row.h"
 #include "tensor/pages.h"
+#include "tensor/returned_memory.h"
 
 namespace skiff::model {
 namespace {
@@ -113,7 +114,9 @@ KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, const Kv
   }
 }
 
-size_t KvCache::give_back() const { return give_back_pages(storage_.data(), storage_.size()); }
+size_t KvCache::give_back() const { return skiff::give_back(storage_); }
+
+void KvCache::take_back() const { skiff::take_back(storage_); }
 
 size_t HostBlocks::give_back() const { return give_back_pages(storage_.data(), storage_.size()); }
 

@@ -27,9 +27,12 @@ class KvCache {
   KvCache(const ModelSpec& spec, int num_blocks, int block_size, const KvFormat& format,
           Device device, std::span<const FixedKvScales> fixed = {});
   std::span<const KvLayer> layers() const { return layers_; }
-  // Host memory only: lets the system have it until a block is written again. The contents are
-  // lost, addresses stay. Returns the bytes that were resident.
+  // Lets the system have the memory; the contents are lost, addresses stay. Returns the bytes that
+  // left. take_back() comes before a block is used again, and throws where there is no room (see
+  // tensor/returned_memory.h).
   size_t give_back() const;
+  void take_back() const;
+  size_t bytes() const { return storage_.size(); }
 
  private:
   Buffer storage_;
@@ -54,8 +57,8 @@ class HostBlocks {
   // computes; the copies are done in order with its operations.
   void save(Ops& ops, std::span<const KvLayer> layers, int block, int host) const;
   void load(Ops& ops, std::span<const KvLayer> layers, int host, int block) const;
-  // Lets the system have memory that is not page-locked until a block is written again, under the
-  // terms of KvCache::give_back().
+  // Lets the system have the memory until a block is written again. The contents are lost. Returns
+  // the bytes that left. Not for page-locked memory.
   size_t give_back() const;
 
  private:

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "tensor/returned_memory.h"
+
 namespace skiff::model {
 namespace {
 
@@ -38,6 +40,7 @@ Error differs(const std::string& what, const std::string& here, const std::strin
 
 void overwrite(const Buffer& to, Buffer from, Ops& ops) {
   if (to.size() == 0) return;
+  if (move_to(to, from)) return;
   const auto n = static_cast<int64_t>(to.size());
   ops.copy(to.view(DType::kU8, {1, n}), from.view(DType::kU8, {1, n}));
   ops.wait(ops.mark());  // `from` is freed now

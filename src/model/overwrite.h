@@ -11,9 +11,10 @@ namespace skiff::model {
 // sizes. Else the error names the first weight that differs.
 Status check_same_form(const LoadedModel& to, const LoadedModel& from);
 
-// Copies the bytes of all weights, and of the scales of the KV cache, from `from`, whose memory is
-// freed piece by piece on the way. Whatever refers to the weights of `to` stays valid, recorded
-// steps included. Nothing can fail. Requires check_same_form(); no step may be in flight.
+// Puts the bytes of all weights, and of the scales of the KV cache, of `from` in the place of those
+// of `to`, which may have been given back. Memory is moved, or copied and then freed, piece by
+// piece. Whatever refers to the weights of `to` stays valid, recorded steps included. Nothing
+// should fail. Requires check_same_form(); no step may be in flight.
 void overwrite(LoadedModel& to, LoadedModel from, Ops& ops);
 
 }  // namespace skiff::model

@@ -58,7 +58,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 Buffer::~Buffer() {
   if (!data_) return;
   if (device_.kind == Device::kCuda) {
-    free_on_device(data_);
+    free_on_device(device_, data_, size_);
   } else if (pinned_) {
     free_pinned(data_);
   } else {

@@ -319,6 +319,22 @@ def test_a_static_model_is_named_as_such(mirror, tmp_path):
         assert done.returncode == 1 and ADVICE in done.stderr
 
 
+def test_a_folder_with_a_graph_is_told_from_a_checkpoint(tmp_path):
+    """Known by its name or not, and also where a file for each rank lies in a folder of its own."""
+    known, other = tmp_path / STATIC / "model", tmp_path / "exported"
+    for folder in known, other:
+        (folder / "rank_0").mkdir(parents=True)
+        (folder / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+        (folder / "rank_0/model.pdmodel").write_bytes(b"graph")
+    for folder, advice in (known, ADVICE), (other, "rank_0/model.pdmodel is an inference graph for Paddle"):
+        for words in ["serve", folder], ["quantize", folder, "--to", "gptq", "--out", tmp_path / "out"]:
+            done = subprocess.run([BINARY, *words], capture_output=True, text=True)
+            assert done.returncode == 1 and advice in done.stderr, (words, done.stderr)
+    (other / "model.safetensors").write_bytes(b"no header")
+    done = subprocess.run([BINARY, "serve", other], capture_output=True, text=True)
+    assert done.returncode == 1 and "inference graph" not in done.stderr
+
+
 def test_the_command_line_teaches(tmp_path):
     for words, text in ((["download"], "needs the model's name"),
                         (["download", "a/b"], "no address is built in"),
