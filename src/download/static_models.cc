@@ -99,14 +99,15 @@ std::string advice_on(const StaticModel& model) {
       "use the checkpoint {}{}{}",
       model.name, model.checkpoint, model.flags.empty() ? "" : " with ", model.flags);
 }
+
 std::string graph_in(const std::string& folder) {
-  const std::string here = first_graph(folder);
-  if (!here.empty()) return here;
+  if (std::string here = first_graph(folder); !here.empty()) return here;
   for (const fs::directory_entry& entry : listed(folder)) {
     const std::string name = entry.path().filename().string();
     std::error_code error;
     if (!name.starts_with("rank_") || !entry.is_directory(error)) continue;
-    if (const std::string file = first_graph(entry.path()); !file.empty()) return name + "/" + file;
+    const std::string file = first_graph(entry.path());
+    if (!file.empty()) return fmt::format("{}/{}", name, file);
   }
   return {};
 }

@@ -21,6 +21,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr size_t kMiB = size_t{1} << 20;
+constexpr double kOfDriver = 4 * kMiB;  // what a driver may take or free for itself meanwhile
 constexpr Device kDevice{Device::kCuda, 0};
 
 // Experts and the head take more than a unit of memory, even a rank's half of them; norms, routers
@@ -73,7 +74,8 @@ TEST_F(DeviceMemoryTest, LeavesAndComesBackToItsAddress) {
   const size_t before = device_memory(kDevice).free;
   EXPECT_EQ(give_back(buffer), 66 * kMiB) << "whole units";
   EXPECT_EQ(device_memory(kDevice).free, before + 66 * kMiB);
-  EXPECT_EQ(give_back(buffer), 0u) << "nothing is left to give";
+  give_back(buffer);
+  EXPECT_EQ(device_memory(kDevice).free, before + 66 * kMiB) << "nothing is left to give";
   take_back(buffer);
   EXPECT_EQ(device_memory(kDevice).free, before);
   EXPECT_EQ(buffer.data(), at);
@@ -127,6 +129,9 @@ class ResidencyDeviceTest : public ResidencyTest, public testing::WithParamInter
     config_.threads = 2;
     config_.block_size = 16;
     config_.num_blocks_override = 1024;
+    config_.max_num_seqs = 4;
+    config_.max_num_batched_tokens = 256;
+    config_.capture_sizes = {1, 4};
     config_.tensor_parallel = GetParam().ranks;
     config_.replicas = GetParam().replicas;
     config_.expert_parallel = GetParam().whole_experts;
@@ -137,10 +142,10 @@ class ResidencyDeviceTest : public ResidencyTest, public testing::WithParamInter
       GTEST_SKIP() << "needs " << devices() << " CUDA devices, there are " << num_cuda_devices();
   }
   static int devices() { return GetParam().ranks * GetParam().replicas; }
-  static size_t free_bytes() {
-    size_t sum = 0;
+  static double free_bytes() {
+    double sum = 0;
     for (int index = 0; index < devices(); ++index)
-      sum += device_memory({Device::kCuda, static_cast<int8_t>(index)}).free;
+      sum += static_cast<double>(device_memory({Device::kCuda, static_cast<int8_t>(index)}).free);
     return sum;
   }
   // What every replica says after prompt(), which is the same for all.
@@ -162,7 +167,7 @@ TEST_P(ResidencyDeviceTest, RecordedStepsGoOnAfterManyCycles) {
   start();
   const Event before = answers();
   ASSERT_EQ(before.tokens.size(), 16u);
-  const size_t awake = free_bytes();
+  const double awake = free_bytes();
   for (int i = 0; i < 9; ++i) {
     const Parts parts = i % 3 == 0 ? kAll : i % 3 == 1 ? kWeights : kKv;
     const auto given = residency().give_back(parts);
@@ -173,11 +178,11 @@ TEST_P(ResidencyDeviceTest, RecordedStepsGoOnAfterManyCycles) {
     if (parts.kv) {
       EXPECT_GT(given->kv, static_cast<size_t>(devices()) * 8 * kMiB);
     }
-    EXPECT_EQ(free_bytes(), awake + given->weights + given->kv);
+    EXPECT_NEAR(free_bytes(), awake + static_cast<double>(given->weights + given->kv), kOfDriver);
     EXPECT_EQ(answer().finish, Finish::kExhausted);
     const Status back = residency().take_back(parts);
     ASSERT_TRUE(back) << back.error().what;
-    EXPECT_EQ(free_bytes(), awake) << "neither more nor less than before";
+    EXPECT_NEAR(free_bytes(), awake, kOfDriver) << "neither more nor less than before";
     const Event after = answers();
     ASSERT_EQ(after.tokens, before.tokens) << "cycle " << i;
     ASSERT_EQ(after.cached, 0) << "the prefix cache is empty";

@@ -28,8 +28,8 @@ void free_on_device(Device device, std::byte* data, size_t bytes);
 // Whether allocations of so many bytes can leave the device and come back to their addresses.
 bool can_leave_device(Device device, size_t bytes);
 // What follows is for memory that can, while no kernel uses it.
-// Lets the system have the memory; its contents are lost and its addresses stay. Returns the bytes,
-// 0 where it was gone before.
+// Lets the system have the memory, which may be gone already; its contents are lost and its
+// addresses stay. Returns the bytes that belong to the addresses.
 size_t leave_device(Device device, std::byte* data, size_t bytes);
 // Takes memory that is gone again. Returns false, and changes nothing, where there is no room.
 bool return_to_device(Device device, std::byte* data, size_t bytes);

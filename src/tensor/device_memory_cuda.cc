@@ -95,7 +95,8 @@ bool can_leave_device(Device device, size_t bytes) {
 size_t leave_device(Device device, std::byte* data, size_t bytes) {
   finish_kernels(device);
   const size_t size = virtual_size(device, bytes);
-  return unmap_memory(data, size) ? size : 0;
+  unmap_memory(data, size);
+  return size;
 }
 
 bool return_to_device(Device device, std::byte* data, size_t bytes) {

@@ -11,8 +11,8 @@ namespace skiff {
 
 // Whether memory that `device` computes with leaves at all.
 bool gives_back(Device device);
-// Lets the system have the memory, whose contents are lost. Returns the bytes that left; 0 where
-// they had left before.
+// Lets the system have the memory, whose contents are lost. Returns the bytes that left; for a
+// Buffer on a device that has left before, nothing happens and they are counted again.
 size_t give_back(const Buffer& buffer);
 // Makes the memory usable again; it holds anything. Host memory comes by itself when it is written.
 // Throws OutOfDeviceMemory, and then it is still gone.

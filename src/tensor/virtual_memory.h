@@ -17,9 +17,9 @@ void release_addresses(std::byte* at, size_t bytes);  // nothing is mapped there
 // Puts new memory of `device` behind the addresses, which `readers` may read and write. Returns
 // false, and changes nothing, where there is no room.
 bool map_memory(std::byte* at, size_t bytes, int device, std::span<const int> readers);
-// Lets the system have the memory behind the addresses, which no kernel may use any more. Returns
-// false where there is none.
-bool unmap_memory(std::byte* at, size_t bytes);
+// Lets the system have the memory behind the addresses, which no kernel may use any more. Where
+// there is none, nothing happens.
+void unmap_memory(std::byte* at, size_t bytes);
 // Moves the memory of `device` at `from`, with what it holds, to `to`, whose own memory, if there
 // is any, goes to the system. Kernels of that device alone use it from then on.
 void remap_memory(std::byte* to, std::byte* from, size_t bytes, int device);

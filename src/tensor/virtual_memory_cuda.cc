@@ -120,9 +120,7 @@ bool map_memory(std::byte* at, size_t bytes, int device, std::span<const int> re
   return true;
 }
 
-bool unmap_memory(std::byte* at, size_t bytes) {
-  return driver().unmap(address(at), bytes) == CUDA_SUCCESS;
-}
+void unmap_memory(std::byte* at, size_t bytes) { driver().unmap(address(at), bytes); }
 
 void remap_memory(std::byte* to, std::byte* from, size_t bytes, int device) {
   CUmemGenericAllocationHandle memory = 0;
