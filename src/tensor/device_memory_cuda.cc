@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include <array>
 #include <cstdlib>
 
 #include "base/load_error.h"
@@ -34,8 +35,8 @@ size_t virtual_size(Device device, size_t bytes) {
 }
 
 bool map_on(Device device, std::byte* data, size_t size) {
-  const int index = device.index;
-  return map_memory(data, size, index, {&index, 1});
+  const std::array readers = {int{device.index}};
+  return map_memory(data, size, device.index, readers);
 }
 
 // Unlike cudaFree(), an unmapping does not wait for kernels. The thread goes on with its device.
