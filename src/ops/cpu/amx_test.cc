@@ -1,10 +1,12 @@
-// What AMX machines compute in vectors against what they compute in tiles.
+// What AMX machines compute of few rows against what they compute of many, and tiles against
+// vectors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "ops/cpu/cpu_features.h"
@@ -34,11 +36,11 @@ bool same(const std::vector<float>& a, const std::vector<float>& b, int64_t n) {
   });
 }
 
-// Vectors against tiles: few rows against those among many. The smallest activations make products
-// and sums subnormal, which tiles take for zero, and leave zeros of both signs.
-class VectorsOfAmx : public testing::TestWithParam<float> {
+// Few rows against those among many. The smallest activations make products and sums subnormal,
+// which tiles take for zero, and leave zeros of both signs.
+class FewRowsOfAmx : public testing::TestWithParam<float> {
  protected:
-  static constexpr int64_t kRows = kFewRowsAmx, kMany = 20;
+  static constexpr int64_t kMany = 20;
   void SetUp() override {
     if (best_isa() < Isa::kAmx) GTEST_SKIP() << "no AMX here";
   }
@@ -46,9 +48,9 @@ class VectorsOfAmx : public testing::TestWithParam<float> {
     return rounded(random(static_cast<size_t>(kMany * inputs), 7, GetParam()));
   }
 };
-INSTANTIATE_TEST_SUITE_P(Scales, VectorsOfAmx, testing::Values(1.0f, 0x1p-124f, 0x1p-131f));
+INSTANTIATE_TEST_SUITE_P(Scales, FewRowsOfAmx, testing::Values(1.0f, 0x1p-124f, 0x1p-131f));
 
-TEST_P(VectorsOfAmx, MultiplyPlainPanelsAsTilesDo) {
+TEST_P(FewRowsOfAmx, MultiplyPlainPanelsInVectorsAsTilesDo) {
   constexpr int64_t kInputs = 96, kPanels = 6;
   const auto x = rows(kInputs), w = rounded(random(size_t{kPanels} * kInputs * kPanel, 6));
   GemmBlock g = {.a = x.data(),
@@ -65,7 +67,7 @@ TEST_P(VectorsOfAmx, MultiplyPlainPanelsAsTilesDo) {
     g.rows = kMany;
     g.c = many.data();
     gemm_bf16_amx(g);
-    for (int64_t n = 1; n <= kRows; ++n) {
+    for (int64_t n = 1; n <= kFewRowsAmx; ++n) {
       std::ranges::fill(few, 0x1p-126f);
       g.rows = n;
       g.c = few.data();
@@ -75,8 +77,8 @@ TEST_P(VectorsOfAmx, MultiplyPlainPanelsAsTilesDo) {
   }
 }
 
-TEST_P(VectorsOfAmx, MultiplyCodesAsTilesDo) {
-  constexpr int64_t kLines = 37;  // a tile takes 8 or 4 of them at once
+TEST_P(FewRowsOfAmx, MultiplyCodesAsTheirValues) {
+  constexpr int64_t kLines = 37;  // a tile takes 8 or 4 of them
   std::mt19937 rng(5);
   std::vector<uint32_t> words(kLines * kBand * kPanel);
   for (uint32_t& word : words) word = static_cast<uint32_t>(rng());
@@ -106,21 +108,22 @@ TEST_P(VectorsOfAmx, MultiplyCodesAsTilesDo) {
     for (int r = 0; r < kMany; ++r)
       for (size_t i = 0; i < scale.size(); ++i)
         many[static_cast<size_t>(r) * scale.size() + i] *= scale[i];
-    for (int n = 1; n <= kRows; ++n) {
-      few_rows_amx({.a = x.data(),
-                    .lda = inputs,
-                    .rows = n,
-                    .b = words.data(),
-                    .panel_words = kLines * kPanel,
-                    .panels = kBand,
-                    .codes = codes,
-                    .sums = &sum,
-                    .count = 1,
-                    .scale = scale.data(),
-                    .groups = 1,
-                    .c = few.data(),
-                    .ldc = int64_t{kBand} * kPanel,
-                    .first = true});
+    // Up to 16 rows meet bands, more meet pairs of panels.
+    for (const int n : {1, 2, 7, 15, 16, 17, 20}) {
+      code_rows_amx({.a = x.data(),
+                     .lda = inputs,
+                     .rows = n,
+                     .b = words.data(),
+                     .panel_words = kLines * kPanel,
+                     .panels = kBand,
+                     .codes = codes,
+                     .sums = &sum,
+                     .count = 1,
+                     .scale = scale.data(),
+                     .groups = 1,
+                     .c = few.data(),
+                     .ldc = int64_t{kBand} * kPanel,
+                     .first = true});
       EXPECT_TRUE(same(few, many, n * std::ssize(scale)))
           << static_cast<int>(codes) << ", rows " << n;
     }
@@ -185,10 +188,11 @@ TEST(TilesOfAmx, SumCodesOfManyRowsAsOfFew) {
             x[static_cast<size_t>(r * product.inputs + s.begin + i)] = {};
       std::vector<float> many, few;
       code_rows_amx(product.rows(x.data(), kManyRows, codes, many));
-      for (const int64_t r : {0, 31, 33, 255, 256, 299}) {
-        few_rows_amx(product.rows(&x[static_cast<size_t>(r * product.inputs)], 1, codes, few));
-        EXPECT_TRUE(same({many.begin() + r * product.kColumns, many.end()}, few, product.kColumns))
-            << static_cast<int>(codes) << ", row " << r << ", " << lines.size() << " sums";
+      for (const auto& [r, n] : {std::pair{0, 1}, {25, 16}, {33, 8}, {255, 2}, {299, 1}}) {
+        code_rows_amx(product.rows(&x[static_cast<size_t>(r * product.inputs)], n, codes, few));
+        EXPECT_TRUE(
+            same({many.begin() + r * product.kColumns, many.end()}, few, n * product.kColumns))
+            << static_cast<int>(codes) << ", rows from " << r << ", " << lines.size() << " sums";
       }
     }
 }
@@ -207,16 +211,19 @@ TEST(TilesOfAmx, SumIntegersAsVectorsDo) {
       for (int r = 0; r < kManyRows; ++r) values.insert(values.end(), {0.5f + r, 100.0f - r});
       for (CodeSum& s : product.sums) s.inputs = 1;
       std::vector<float> tiles, vectors;
-      const auto compute = [&](auto kernel, std::vector<float>& c) {
-        CodeRows rows = product.rows(x.data(), kManyRows, codes, c);
+      const auto compute = [&](auto kernel, int n, std::vector<float>& c) {
+        CodeRows rows = product.rows(x.data(), n, codes, c);
         rows.offset = is_nibble(codes) ? 8 : 128;
         rows.values = values.data();
         rows.value_stride = 2;
         kernel(rows);
       };
-      compute(int_rows_amx, tiles);
-      compute(int_rows_avx512vnni, vectors);
-      EXPECT_TRUE(same(tiles, vectors, std::ssize(vectors))) << lines.size() << " sums";
+      compute(int_rows_avx512vnni, kManyRows, vectors);
+      for (const int n : {1, 3, 8, 16, 17, kManyRows}) {
+        compute(int_rows_amx, n, tiles);
+        EXPECT_TRUE(same(tiles, vectors, std::ssize(tiles)))
+            << n << " rows, " << lines.size() << " sums";
+      }
     }
 }
 

@@ -1,3 +1,4 @@
+#include "ops/cpu/isa/band_tiles.h"
 #include "ops/cpu/isa/code_readers.h"
 #include "ops/cpu/isa/intrinsics.h"
 #include "ops/cpu/isa/pair_tiles.h"
@@ -11,23 +12,17 @@ struct Bf16Codes {
   using Sum = float;
   // The values of so many tiles of each panel stay in the first cache while all rows meet them.
   static constexpr int64_t kBlockTiles = 8;
-  static constexpr int64_t kMostLines = kBlockTiles * kTile / Reader::kLines;
+  static constexpr int64_t kLines = Reader::kLines;
+  static constexpr int64_t kMostLines = kBlockTiles * kTile / kLines;
   static constexpr int64_t kInputBytes = 2;
-  static constexpr int64_t kLineBytes = int64_t{4} * Reader::kLines;  // bytes of a row in a line
+  static constexpr int64_t kLineBytes = 4 * kLines;  // bytes of a row in a line
 
-  const Reader& reader;
+  Reader reader;
 
-  PairTiles tiles(const PairCodes& codes, PairLines<kBlockTiles>& to) const {
-    for (int p = 0; p < 2; ++p)
-      for (int64_t i = 0; i < codes.lines; ++i) {
-        const uint8_t* line = codes.first + i * codes.stride + int64_t{p} * kTileBytes;
-        _mm_prefetch(reinterpret_cast<const char*>(line) + codes.ahead, _MM_HINT_T1);
-        __m512i values[Reader::kLines];
-        reader.read(values, _mm512_loadu_si512(line));
-        for (int64_t v = 0; v < Reader::kLines; ++v)
-          _mm512_store_si512(to.panel[p][i * Reader::kLines + v], values[v]);
-      }
-    return to.tiles(codes.lines * Reader::kLines);
+  void write(uint8_t (*to)[kTileBytes], const uint8_t* line) const {
+    __m512i values[kLines];
+    reader.read(values, _mm512_loadu_si512(line));
+    for (int64_t i = 0; i < kLines; ++i) _mm512_store_si512(to[i], values[i]);
   }
   static void top() {
     _tile_dpbf16ps(0, 4, 6);
@@ -45,9 +40,9 @@ struct Bf16Codes {
 }  // namespace
 
 void code_rows_amx(const CodeRows& g) {
-  if (g.rows <= kFewRowsAmx) return few_rows_amx(g);
   with_reader<IntelCores>(g.codes, [&]<class Reader>(const Reader& reader) {
-    multiply_codes(g, Bf16Codes<Reader>{reader});
+    const Bf16Codes<Reader> kind{reader};
+    g.rows <= kTile ? multiply_bands(g, kind) : multiply_codes(g, kind);
   });
 }
 

@@ -6,7 +6,6 @@
 namespace skiff::cpu {
 namespace {
 
-constexpr int64_t kVectorRows = 2;  // up to which tiles read slower than memory
 // All rows meet so many inputs of a pair of panels before the next pair. The pair lies in the first
 // cache then, and that many inputs of all rows in the second, which holds less than it seems to
 // where other work shares it.
@@ -149,7 +148,8 @@ void add_inputs(const GemmBlock& g, Inputs in, int64_t& configured) {
 }  // namespace
 
 void gemm_bf16_amx(const GemmBlock& g) {
-  if (g.rows <= kVectorRows) return plain_rows_amx(g);
+  // Tiles of so few rows read slower than memory.
+  if (g.rows <= kFewRowsAmx) return plain_rows_amx(g);
   const int64_t block = g.rows <= kTileRows ? g.k : kKBlock;
   int64_t configured = 0;
   for (int64_t i = 0; i < g.k; i += block)

@@ -65,7 +65,7 @@ struct CodeSum {
 // sums, each multiplied and added as ScaledSum says. Where activations are floats, rows are few,
 // and inputs are added up in the order in which a GEMM of their values adds them, so the bits are
 // the same; where they are integers, sums are exact.
-constexpr int kFewRows = 4, kFewRowsBf16 = 8, kFewRowsAmx = 4;
+constexpr int kFewRows = 4, kFewRowsBf16 = 8, kFewRowsAmx = 2;
 struct CodeRows {
   const void* a = nullptr;  // [rows][lda] f32, bf16, or what write_integers() wrote
   int64_t lda = 0;
@@ -254,7 +254,6 @@ void few_rows_avx512bf16_intel(const CodeRows&);
 void gemm_bf16_amx(const GemmBlock&);
 // Up to kFewRowsAmx rows in vectors, with the bits of gemm_bf16_amx.
 void plain_rows_amx(const GemmBlock&);
-void few_rows_amx(const CodeRows&);
 // Any number of rows.
 void code_rows_amx(const CodeRows&);
 void int_rows_amx(const CodeRows&);

@@ -57,6 +57,27 @@ struct PairLines {
   }
 };
 
+// The codes of a pair of panels from a line on.
+struct PairCodes {
+  const uint8_t* first;
+  int64_t stride, lines;  // the stride is in bytes
+  int64_t ahead = 0;      // bytes to lines that the cache is asked for while these are read
+};
+
+// Codes that are lines of whole tiles already are read where they lie.
+template <class Kind>
+PairTiles tiles_of(const Kind& kind, const PairCodes& codes, PairLines<Kind::kBlockTiles>& to) {
+  if (Kind::kLines == 1 && codes.lines % kTile == 0)
+    return {{codes.first, codes.first + kTileBytes}, codes.stride, codes.lines / kTile};
+  for (int p = 0; p < 2; ++p)
+    for (int64_t i = 0; i < codes.lines; ++i) {
+      const uint8_t* line = codes.first + i * codes.stride + int64_t{p} * kTileBytes;
+      _mm_prefetch(reinterpret_cast<const char*>(line) + codes.ahead, _MM_HINT_T1);
+      kind.write(to.panel[p] + i * Kind::kLines, line);
+    }
+  return to.tiles(codes.lines * Kind::kLines);
+}
+
 // Rows of an operand, whose tiles take kTileBytes of each at a time.
 struct OperandRows {
   const uint8_t* first;
@@ -130,16 +151,9 @@ struct Cursor {
   bool operator==(const Cursor& other) const { return sum == other.sum && line == other.line; }
 };
 
-// The codes of a pair of panels from a line on.
-struct PairCodes {
-  const uint8_t* first;
-  int64_t stride, lines;  // the stride is in bytes
-  int64_t ahead = 0;      // bytes to lines that the cache is asked for while these are read
-};
-
-// Products of some rows with all codes of a call. Kind says how lines of codes become tiles, and
-// how tiles are multiplied. A call's only sum goes on in the result's own memory, of which each run
-// takes all panels; sums that are many close within a run.
+// Products of some rows with all codes of a call. Kind says how a line of codes becomes kLines
+// lines of a tile, and how tiles are multiplied. A call's only sum goes on in the result's own
+// memory, of which each run takes all panels; sums that are many close within a run.
 template <class Kind>
 class PairProduct {
  public:
@@ -178,7 +192,7 @@ class PairProduct {
   }
   void add(const Piece& p, int64_t panel) {
     const PairCodes codes = codes_of(p, panel);
-    const PairTiles tiles = kind_.tiles(codes, lines_);
+    const PairTiles tiles = tiles_of(kind_, codes, lines_);
     const PairCodes next = panel + 2 < g_.panels ? codes_of(p, panel + 2) : PairCodes{};
     Ahead ahead = {next.first, next.stride, next.lines};
     const auto* a = static_cast<const uint8_t*>(g_.a) + row_ * g_.lda * Kind::kInputBytes +

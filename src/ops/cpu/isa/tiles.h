@@ -19,19 +19,22 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {};
 };
 
-// Tiles 0 to 3 are sums (rows x panels), 4 and 5 rows, 6 and 7 panels. Tiles 2, 3 and 5 are of use
-// with more than kTile rows only. All tiles become zero.
-inline void configure_tiles(int64_t rows) {
-  const auto top = static_cast<uint8_t>(rows < kTile ? rows : kTile);
-  const auto bottom = static_cast<uint8_t>(rows > kTile ? rows - kTile : 1);
+// Tiles 4 and 5 hold up to kTile rows each, 6 and 7 panels, 0 and 1 the sums of the `top` rows
+// times both panels, 2 and 3 those of the `bottom` ones. All tiles become zero.
+inline void configure_tiles(int64_t top, int64_t bottom) {
   TileConfig c;
   for (int i = 0; i < 8; ++i) c.row_bytes[i] = kTileBytes;
-  c.rows[0] = c.rows[1] = c.rows[4] = top;
-  c.rows[2] = c.rows[3] = c.rows[5] = bottom;
+  c.rows[0] = c.rows[1] = c.rows[4] = static_cast<uint8_t>(top);
+  c.rows[2] = c.rows[3] = c.rows[5] = static_cast<uint8_t>(bottom);
   c.rows[6] = c.rows[7] = kTile;
   // The intrinsic of GCC 12 claims to read eight bytes of the 64.
   asm volatile("" : : "r"(&c) : "memory");
   _tile_loadconfig(&c);
+}
+
+// Up to kTileRows rows; the bottom is of use where they are more than kTile.
+inline void configure_tiles(int64_t rows) {
+  configure_tiles(rows < kTile ? rows : kTile, rows > kTile ? rows - kTile : 1);
 }
 
 }  // namespace
