@@ -18,18 +18,41 @@ inline __mmask32 first_elements(int64_t n) {
 }
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-inline void fetch(const uint8_t* row, int64_t bytes) {
-  for (int64_t at = 0; at < bytes; at += 64)
-    _mm_prefetch(reinterpret_cast<const char*>(row) + at, _MM_HINT_T0);
-}
-
 // Where one kv head's part of a position's row begins.
 inline const uint8_t* head_of(const void* row, int64_t step, int head) {
   return static_cast<const uint8_t*>(row) + head * step;
 }
 
+// Parts of positions' rows that the cache is asked for, line by line in the order of memory, while
+// others are loaded.
+struct Ahead {
+  const void* const* row;
+  int64_t rows, first, bytes;  // where a part begins in its row, and its size
+  int64_t line = 0;            // bytes from where the next part begins
+
+  void ask(int64_t lines) {
+    for (; lines > 0 && rows > 0; --lines) {
+      _mm_prefetch(static_cast<const char*>(*row) + first + line, _MM_HINT_T0);
+      line += kTileBytes;
+      if (line < bytes) continue;
+      line = 0;
+      ++row;
+      --rows;
+    }
+  }
+};
+
+// The values of some heads, or the keys of the next positions.
+Ahead values_of(const TileAttend& b, int head, int64_t heads) {
+  return {b.v, b.keys, head * b.v_step, (heads - 1) * b.v_step + b.v_dim * int64_t{2}};
+}
+Ahead next_keys_of(const TileAttend& b, int head, int64_t heads) {
+  return {b.next_k, b.ahead, head * b.k_step, (heads - 1) * b.k_step + b.dim * int64_t{2}};
+}
+inline int64_t lines_of(int64_t bytes) { return (bytes + kTileBytes - 1) / kTileBytes; }
+
 // Copies keys side by side, and zeros behind the last element and the last key.
-void load_keys(const TileAttend& b, int head) {
+void load_keys(const TileAttend& b, int head, Ahead& ahead) {
   const int64_t width = padded_dim(b.dim);
   for (int64_t j = 0; j < kKvBlock; ++j) {
     uint16_t* to = b.keys_at + j * width;
@@ -38,7 +61,7 @@ void load_keys(const TileAttend& b, int head) {
       continue;
     }
     const auto* from = reinterpret_cast<const uint16_t*>(head_of(b.k[j], b.k_step, head));
-    fetch(head_of(b.v[j], b.v_step, head), int64_t{b.v_dim} * 2);
+    ahead.ask(lines_of(int64_t{b.v_dim} * 2));
     for (int64_t d = 0; d < width; d += 32)
       _mm512_store_si512(to + d, _mm512_maskz_loadu_epi16(first_elements(b.dim - d), from + d));
   }
@@ -54,10 +77,9 @@ inline __m512i value_part(const TileAttend& b, int64_t key, int head, int64_t d)
 }
 
 // Writes values as tiles of 32 keys and 16 elements: [o_stride / 16][kKvBlock / 2][16][2].
-void load_values(const TileAttend& b, int head) {
+void load_values(const TileAttend& b, int head, Ahead& ahead) {
   for (int64_t i = 0; i < kPairs; ++i) {
-    for (int64_t key = 2 * i; key < 2 * i + 2 && key < b.ahead; ++key)
-      fetch(head_of(b.next_k[key], b.k_step, head), int64_t{b.dim} * 2);
+    ahead.ask(2 * lines_of(int64_t{b.dim} * 2));
     for (int64_t d = 0; d < b.o_stride; d += 32) {
       const __m512i even = value_part(b, 2 * i, head, d), odd = value_part(b, 2 * i + 1, head, d);
       uint16_t* to = b.values_at + d * kKvBlock + i * 32;
@@ -216,15 +238,17 @@ void add_head(const TileAttend& b, const Lanes& l, int h, const Scratch& s) {
 
 // Few queries of several heads, whose keys and values take turns in the cache.
 void attend_together(const TileAttend& b, const Lanes& l, const uint32_t* q, Scratch& s) {
+  Ahead values = values_of(b, l.head, l.heads);
   for (int h = 0; h < l.heads; ++h) {
-    load_keys(b, l.head + h);
+    load_keys(b, l.head + h, values);
     score_keys(b, q + l.lane(h), s.scores[0] + l.lane(h));
   }
   load_states(b, l, s);
   softmax(s, b.scale);
   store_states(b, l, s);
+  Ahead keys = next_keys_of(b, l.head, l.heads);
   for (int h = 0; h < l.heads; ++h) {
-    load_values(b, l.head + h);
+    load_values(b, l.head + h, keys);
     weigh_head(b, s.weights[l.lane(h)]);
     add_head(b, l, h, s);
   }
@@ -240,8 +264,9 @@ void attend_alone(const TileAttend& b, int head, const uint32_t* q) {
     return Lanes{head, 1, first, static_cast<int>(smaller(kLanes, b.queries - first))};
   };
   const int first = b.from / kLanes, last = (b.to - 1) / kLanes;
-  load_keys(b, head);
-  load_values(b, head);
+  Ahead values = values_of(b, head, 1), keys = next_keys_of(b, head, 1);
+  load_keys(b, head, values);
+  load_values(b, head, keys);
   score_keys(b, q + first * words, scratch[first % 2].scores[0]);
   for (int v = first; v <= last + 1; ++v) {
     Scratch &now = scratch[v % 2], &other = scratch[(v + 1) % 2];
