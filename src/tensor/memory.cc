@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/huge_pages.h"
 #include "base/round_up.h"
 #include "tensor/device_memory.h"
 #include "tensor/out_of_memory.h"
@@ -72,6 +73,12 @@ Tensor Buffer::view(DType dtype, std::initializer_list<int64_t> shape, size_t by
   SKIFF_CHECK(byte_offset + bytes_of(t) <= size_, "{} bytes at {} of {}", bytes_of(t), byte_offset,
               size_);
   return t;
+}
+
+// A step passes through all of its arena, row by row.
+Arena::Arena(Buffer storage) : storage_(std::move(storage)) {
+  if (storage_.data() && storage_.device() == Device{})
+    ask_for_huge_pages({storage_.data(), storage_.size()});
 }
 
 size_t Arena::size_of(DType dtype, int64_t elements) {

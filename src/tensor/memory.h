@@ -23,6 +23,7 @@ class Buffer {
   ~Buffer();
   size_t size() const { return size_; }
   std::byte* data() const { return data_; }
+  Device device() const { return device_; }
   Tensor view(DType dtype, std::initializer_list<int64_t> shape, size_t byte_offset = 0) const;
 
  private:
@@ -36,7 +37,7 @@ class Buffer {
 // addresses every step, which is what a captured CUDA graph needs. Not thread-safe.
 class Arena {
  public:
-  explicit Arena(Buffer storage) : storage_(std::move(storage)) {}
+  explicit Arena(Buffer storage);
   Tensor take(DType dtype, std::initializer_list<int64_t> shape);  // CHECKs that it fits
   static size_t size_of(DType dtype, int64_t elements);  // bytes that take() uses for such a tensor
   void reset() { used_ = 0; }

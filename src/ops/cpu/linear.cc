@@ -11,6 +11,14 @@ constexpr int64_t kTasksPerThread = 8;
 constexpr int64_t kManyRows = 32;  // from this number of rows on, rows are copied to
                                    // operand_stride()
 
+// Asks the cache for the place of a result of so many bytes. A task writes some columns of many
+// rows, which lie far apart, so the processor does not see where the next ones will go.
+constexpr int64_t kRowsAhead = 2;
+void ask_for_result(const std::byte* row, int64_t size) {
+  constexpr int64_t kLine = 64;
+  for (int64_t i = 0; i < size; i += kLine) __builtin_prefetch(row + i, 1);
+}
+
 }  // namespace
 
 // Row blocks that read the same panels follow each other.
@@ -105,6 +113,8 @@ void CpuOps::linear(Tensor out, Tensor x, const Linear& w) {
   const auto width = static_cast<int64_t>(bytes(out.dtype));
   product({&all, 1}, a, w, [&](int64_t r, int64_t col, float* values, int64_t n) {
     if (bias) kernels_.add(values, bias + col, n);
+    if (r + kRowsAhead < out.rows())
+      ask_for_result(row_data(out, r + kRowsAhead) + col * width, n * width);
     copy_row(kernels_, row_data(out, r) + col * width, out.dtype, values, DType::kF32, n);
   });
 }
