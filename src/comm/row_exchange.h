@@ -27,7 +27,7 @@ class RowExchange {
   // arena, or is `parts`.
   virtual Tensor combine(Tensor parts, int64_t rows, Arena& arena, Ops& ops) = 0;
 
-  // As of a Communicator.
+  // These do what Communicator::least() and abort() do, among the ranks of this exchange.
   virtual int64_t least(int64_t mine) { return mine; }
   virtual void abort(const std::string& /*why*/) {}
 };

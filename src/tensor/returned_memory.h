@@ -5,11 +5,10 @@
 
 namespace skiff {
 
-// Of host memory, that was not allocated as pinned, whole pages leave; of a CUDA device's, Buffers
-// of 2 MiB and more, while smaller ones stay as they are. No operation on the memory may be under
-// way.
+// Whole pages of host memory leave, but not of pinned memory; on a CUDA device Buffers of 2 MiB and
+// more leave, and smaller ones stay as they are. No operation on the memory may be under way.
 
-// Whether memory that `device` computes with leaves at all.
+// Returns whether memory that `device` computes with leaves at all.
 bool gives_back(Device device);
 // Lets the system have the memory, whose contents are lost. Returns the bytes that left; for a
 // Buffer on a device that has left before, nothing happens and they are counted again.

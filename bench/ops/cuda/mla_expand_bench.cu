@@ -81,7 +81,7 @@ struct Layer {
     const LatentStep step = {values, q, absorb, value, world.spec, world.batch, world.kvs[0]};
     latent_attend(step, {*m.attention, *m.products, *m.expanded}, arena, m.stream);
   }
-  // As Ops::latent_attend does it.
+  // Computes the operations of Ops::latent_attend one after the other.
   void run_absorbed(Machine& m) {
     const Tensor by_head = q.reshaped({world.out.rows(), kKey});
     m.products->product(world.q_latent, by_head.col_range(0, kNope), absorb, m.stream);

@@ -163,7 +163,7 @@ struct Queries {
   Tensor latent, rope;
 };
 
-// As for gqa_attend (attention_test.cc), with keys and values of different widths.
+// Judges a row as attention_test.cc judges gqa_attend's, with keys and values of different widths.
 void expect_mean(const Tensor& out, const Queries& q, const Mla& spec, const Paged& paged, int seq,
                  int position, int64_t row) {
   const auto rank = static_cast<size_t>(spec.kv_rank);

@@ -100,7 +100,7 @@ TEST_P(OpSuite, QuantizedLinearOfWholeBlocks) {
     if (!format.input || format.block_out != 128) continue;
     for (const int rows : {1, 2, 4, 7, 16, 33, 64, 65, 100, 129, 300})
       quantized_case(*ops, format, {rows, 384, 208, kBF16, kBF16});
-    // Of so few rows that a device may round them where it multiplies, up to some length.
+    // A device may round so few rows where it multiplies them, up to some length.
     for (const auto& [rows, in] :
          {std::pair(1, 4'096), {1, 8'192}, {1, 8'320}, {3, 2'688}, {4, 2'176}})
       quantized_case(*ops, format, {rows, in, 144, kBF16, kBF16, true});

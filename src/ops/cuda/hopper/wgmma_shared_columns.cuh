@@ -42,7 +42,8 @@ __device__ __forceinline__ void wgmma_shared_columns(float (&d)[128], uint64_t a
         "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
       : "l"(a), "l"(b), "r"(add));
 }
-// The same with b [16, 128].
+// d = a * b + (add ? d : 0) over 16 elements: a [64, 16], b [16, 128] with the inner dimension down
+// its rows.
 __device__ __forceinline__ void wgmma_shared_columns(float (&d)[64], uint64_t a, uint64_t b, int add) {
   asm volatile(
       "{.reg .pred p; setp.ne.b32 p, %66, 0; "

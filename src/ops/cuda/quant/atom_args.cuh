@@ -23,8 +23,8 @@ struct AtomArgs {
   int64_t padded_rows;
   bool one_row;               // all jobs share row 0 of x
   const float* x_row_scales;  // scales of rows that are whole numbers, or null
-  // Of e4m3 rows, one for each chunk: [chunks][x_scale_stride], 16 bytes aligned and
-  // with room for kScaleSlack floats behind the last row.
+  // Scales of e4m3 rows, one for each chunk: [chunks][x_scale_stride], 16 bytes aligned and with
+  // room for kScaleSlack floats behind the last row.
   const float* x_scales;
   int64_t x_scale_stride;
 };

@@ -74,7 +74,7 @@ constexpr int split_of(int items, int chunks, int blocks) {
 // Rows are padded against bank conflicts: ldmatrix reads 16 bytes of each of eight.
 constexpr int pitch_of(int chunks) { return chunks * 256 + 16; }
 constexpr int64_t x_bytes(int64_t rows, int chunks) { return rows * pitch_of(chunks); }
-// The same where a scale of each chunk of each row lies behind the rows.
+// Returns the bytes of rows behind which a scale of each chunk of each row lies.
 constexpr int64_t scaled_x_bytes(int64_t rows, int chunks) {
   return x_bytes(rows, chunks) + rows * chunks * 4;
 }

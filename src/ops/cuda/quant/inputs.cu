@@ -264,7 +264,7 @@ size_t met_rows_bytes(Met as, int64_t rows, int64_t in) {
 }
 
 int64_t met_rows_that_fit(Met as, size_t bytes, int64_t in) {
-  // Of 64 rows more, with 256 bytes for rounding up.
+  // `each` is what 64 rows more take, with 256 bytes for rounding up.
   const size_t fixed = met_rows_bytes(as, 0, in), each = met_rows_bytes(as, 64, in) - fixed + 256;
   SKIFF_CHECK(bytes > fixed, "{} bytes of scratch", bytes);
   return static_cast<int64_t>((bytes - fixed) / each) * 64;
