@@ -15,6 +15,7 @@
 #include "draft/methods.h"
 #include "gguf/gguf_files.h"
 #include "model/kv_cache_dtype.h"
+#include "model/stored_forms.h"
 
 namespace skiff::apps {
 namespace {
@@ -34,18 +35,11 @@ std::optional<DType> kv_dtype_named(const std::string& word) {
   return *dtype;
 }
 
-bool has_safetensors(const std::string& folder) {
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    if (it->path().extension() == ".safetensors") return true;
-  return false;
-}
-
 // Refuses a folder with Paddle's inference graph in the place of weights, where weights are needed.
 void refuse_graph(const Args& args, const std::string& folder) {
   const bool runs = (args.command() & kRuns) != 0;
   if (!runs && args.command() != kQuantize) return;
-  if ((runs && args.text("load-format") == "dummy") || has_safetensors(folder)) return;
+  if ((runs && args.text("load-format") == "dummy") || model::has_weight_files(folder)) return;
   if (const std::string file = download::graph_in(folder); !file.empty())
     throw LoadError(download::advice_on_graph(folder, file));
 }

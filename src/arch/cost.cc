@@ -11,14 +11,12 @@ KvShape kv(const Gqa& m) { return {.tensors = 2, .kv_heads = m.kv_heads, .head_d
 KvShape kv(const Mla& m) { return {.tensors = 1, .kv_heads = 1, .head_dim = m.cached_dim()}; }
 
 // Score and value each take a multiplication and an addition per element of every head.
-double flops(const Gqa& m) { return 4.0 * m.heads * m.head_dim; }
+double flops(const Gqa& m, LatentForm /*form*/) { return 4.0 * m.heads * m.head_dim; }
 
-// In the absorbed form, in which decodes are computed.
-double flops(const Mla& m) { return 2.0 * m.heads * (m.cached_dim() + m.kv_rank); }
-
-double flops(const Gqa& m, LatentForm) { return flops(m); }
 double flops(const Mla& m, LatentForm form) {
-  return form == LatentForm::kAbsorbed ? flops(m) : 2.0 * m.heads * (m.q_dim() + m.v_dim);
+  const int elements =
+      form == LatentForm::kAbsorbed ? m.cached_dim() + m.kv_rank : m.q_dim() + m.v_dim;
+  return 2.0 * m.heads * elements;
 }
 
 double weights(const Gqa& m, double hidden, int /*rows*/) {
@@ -62,13 +60,13 @@ int64_t kv_elements(const ModelSpec& spec) {
   return sum;
 }
 
-double attention_flops(const Layer& layer) {
-  return std::visit([](const auto& mixer) { return flops(mixer); }, layer.mixer);
+double attention_flops(const Layer& layer, LatentForm form) {
+  return std::visit([&](const auto& mixer) { return flops(mixer, form); }, layer.mixer);
 }
 
-double attention_flops(const ModelSpec& spec) {
+double attention_flops(const ModelSpec& spec, LatentForm form) {
   double sum = 0;
-  for (const Layer& layer : spec.layers) sum += attention_flops(layer);
+  for (const Layer& layer : spec.layers) sum += attention_flops(layer, form);
   return sum;
 }
 
@@ -86,11 +84,9 @@ double touched_parameters(const ModelSpec& spec, int rows) {
 
 // Each weight costs a multiplication and an addition.
 int doubling_context(const ModelSpec& spec, LatentForm form) {
-  double attention = 0;
-  const auto add = [&](const auto& mixer) { attention += flops(mixer, form); };
-  for (const Layer& layer : spec.layers) std::visit(add, layer.mixer);
-  if (attention == 0) return 0;
-  return static_cast<int>(std::clamp(2 * active_parameters(spec) / attention, 1.0, 1e9));
+  const double flops = attention_flops(spec, form);
+  if (flops == 0) return 0;
+  return static_cast<int>(std::clamp(2 * active_parameters(spec) / flops, 1.0, 1e9));
 }
 
 }  // namespace skiff

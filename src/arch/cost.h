@@ -17,10 +17,15 @@ KvShape kv_shape(const Layer& layer);
 int64_t kv_elements(const Layer& layer);
 int64_t kv_elements(const ModelSpec& spec);
 
+// How latent attention computes rows of prompts: as decodes, or from keys and values of every head,
+// which takes fewer operations for each position (Ops::latent_attend).
+enum class LatentForm { kAbsorbed, kExpanded };
+
 // The number of floating-point operations that attention does for one row and one position that
-// the row attends to, in one layer or in all.
-double attention_flops(const Layer& layer);
-double attention_flops(const ModelSpec& spec);
+// the row attends to, in one layer or in all. What making keys and values of latents takes is left
+// out.
+double attention_flops(const Layer& layer, LatentForm form = LatentForm::kAbsorbed);
+double attention_flops(const ModelSpec& spec, LatentForm form = LatentForm::kAbsorbed);
 
 // The number of weights that one token is multiplied by. A mixture of experts counts only the
 // chosen ones; the head counts, the embedding does not.
@@ -30,12 +35,8 @@ double active_parameters(const ModelSpec& spec);
 // counts as many as the tokens are expected to choose together.
 double touched_parameters(const ModelSpec& spec, int rows);
 
-// How latent attention computes rows of prompts: as decodes, or from keys and values of every head,
-// which takes fewer operations for each position (Ops::latent_attend).
-enum class LatentForm { kAbsorbed, kExpanded };
-
 // The number of positions at which the attention of a prompt's row costs as much arithmetic as all
-// its weights. What making keys and values of latents takes is left out.
+// its weights.
 int doubling_context(const ModelSpec& spec, LatentForm form = LatentForm::kAbsorbed);
 
 }  // namespace skiff

@@ -56,7 +56,7 @@ constexpr StaticModel kModels[] = {
 // The folders of a static model on a mirror.
 constexpr std::string_view kParts[] = {"/model", "/node1", "/node2", "/mtp"};
 
-// By name. A folder that may not be listed seems to be empty.
+// Returns the entries in the order of their names. A folder that may not be listed seems empty.
 std::vector<fs::directory_entry> listed(const fs::path& folder) {
   std::error_code error;
   std::vector<fs::directory_entry> entries;

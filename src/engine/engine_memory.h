@@ -31,6 +31,7 @@ struct GivenBack {
   GivenBack of(Parts parts) const { return {parts.weights ? weights : 0, parts.kv ? kv : 0}; }
 };
 
+// The bytes that parts take on a device.
 struct DeviceNeed {
   Device device;
   size_t bytes;
@@ -72,9 +73,9 @@ class EngineMemory {
   void refuse(const std::string& why) { of_.engine.refuse(why); }
   // Lets the system have the memory. The contents are lost.
   GivenBack give_back(Parts parts);
-  // Takes that of keys and values again, for every rank; throws where there is no room.
+  // Takes the memory of keys and values again, for every rank; throws where there is no room.
   void take_kv();
-  // What of the memory of devices these parts take; of the host's, nothing.
+  // Returns what these parts take of each device's memory; ranks on the host have no entry.
   std::vector<DeviceNeed> needs(Parts parts) const;
   // Every rank reads its part of other weights beside the present ones. Throws what the first of
   // them throws that cannot; whatever comes, drop() or take() is next.

@@ -75,8 +75,8 @@ KvCache::KvCache(const ModelSpec& spec, int num_blocks, int block_size, const Kv
   SKIFF_CHECK(num_blocks > 0 && block_size > 0, "{} blocks of {}", num_blocks, block_size);
   SKIFF_CHECK(!format.fixed || fixed.size() == spec.layers.size(), "{} of {} layers have scales",
               fixed.size(), spec.layers.size());
-  // Attention reads all of a sequence's blocks in each step, a page table's entry for every few
-  // positions otherwise.
+  // Attention reads all of a sequence's blocks in each step. Small pages would cost it an entry of
+  // the page table for every few positions.
   if (device == Device{}) ask_for_huge_pages({storage_.data(), storage_.size()});
   const auto stride = static_cast<int64_t>(bytes_per_block(spec, block_size, format));
   size_t at = 0;

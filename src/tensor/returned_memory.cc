@@ -6,13 +6,8 @@
 namespace skiff {
 namespace {
 
-Device device_of(const Buffer& buffer) {
-  return buffer.size() == 0 ? Device{} : buffer.view(DType::kU8, {1}).device;
-}
-
 bool leaves_device(const Buffer& buffer) {
-  const Device device = device_of(buffer);
-  return device.kind == Device::kCuda && can_leave_device(device, buffer.size());
+  return buffer.device().kind == Device::kCuda && can_leave_device(buffer.device(), buffer.size());
 }
 
 }  // namespace
@@ -23,13 +18,13 @@ bool gives_back(Device device) {
 }
 
 size_t give_back(const Buffer& buffer) {
-  if (device_of(buffer) == Device{}) return give_back_pages(buffer.data(), buffer.size());
-  return leaves_device(buffer) ? leave_device(device_of(buffer), buffer.data(), buffer.size()) : 0;
+  if (buffer.device() == Device{}) return give_back_pages(buffer.data(), buffer.size());
+  return leaves_device(buffer) ? leave_device(buffer.device(), buffer.data(), buffer.size()) : 0;
 }
 
 void take_back(const Buffer& buffer) {
   if (!leaves_device(buffer)) return;
-  const Device device = device_of(buffer);
+  const Device device = buffer.device();
   if (return_to_device(device, buffer.data(), buffer.size())) return;
   const DeviceMemory memory = device_memory(device);
   throw OutOfDeviceMemory(
@@ -41,7 +36,7 @@ void take_back(const Buffer& buffer) {
 bool move_to(const Buffer& to, const Buffer& from) {
   SKIFF_CHECK_EQ(to.size(), from.size());
   if (!leaves_device(to)) return false;
-  move_on_device(device_of(to), to.data(), from.data(), to.size());
+  move_on_device(to.device(), to.data(), from.data(), to.size());
   return true;
 }
 

@@ -17,7 +17,8 @@ constexpr double kSaved = 2 * (576 + 512) - 2 * (192 + 128);
 constexpr double kExpanding = 1.75 * 2 * 512 * (128 + 128);
 // Small contexts share a pass up to so many positions.
 constexpr int kPassPositions = 8192;
-constexpr size_t kRopeBytes = 128, kLatentBytes = 1024, kHeadBytes = 512;  // of a position
+// The bytes that a position takes: its rotated key, its latent, and a head's key and value.
+constexpr size_t kRopeBytes = 128, kLatentBytes = 1024, kHeadBytes = 512;
 
 int tiles_of(int n) { return (n + kExpandTile - 1) / kExpandTile; }
 

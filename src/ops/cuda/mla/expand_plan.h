@@ -18,8 +18,9 @@
 
 namespace skiff::cuda {
 
-constexpr int kExpandTile = 128;                            // rows, or positions, of a tile
-constexpr int kMaxExpandSpans = 32, kMaxExpandTiles = 512;  // of a pass: kernels get it by value
+constexpr int kExpandTile = 128;  // the rows, or positions, of a tile
+// The most that a pass has, because kernels get it by value.
+constexpr int kMaxExpandSpans = 32, kMaxExpandTiles = 512;
 // Positions whose latents are gathered at a time.
 constexpr int kExpandPiece = 16384;
 // The scratch of a pass: a counter, the rotated keys of its positions, the latents of a piece of
@@ -33,7 +34,7 @@ struct ExpandSpan {
 };
 struct ExpandSpans {
   int32_t count = 0;
-  int32_t positions = 0;  // of all contexts, a multiple of kExpandTile
+  int32_t positions = 0;  // the sum of all contexts, a multiple of kExpandTile
   ExpandSpan span[kMaxExpandSpans];
 };
 // The tile-th kExpandTile rows of a span, or the rest.

@@ -41,7 +41,7 @@ void latent_attend(const LatentStep& step, const LatentForms& forms, Arena& aren
                    cudaStream_t stream) {
   const RaggedBatch& batch = step.batch;
   const bool expanded = forms.expanded.attend(step, stream);
-  // Where none is, the launches follow from the number of rows, as a graph needs them.
+  // Where no row is expanded, the launches follow from the number of rows, as a graph needs them.
   const std::vector<RowRun> runs =
       expanded ? absorbed_runs(batch.host_row_start, batch.host_kv_len)
                : std::vector<RowRun>{{0, static_cast<int32_t>(step.q.rows())}};
