@@ -63,12 +63,12 @@ constexpr Flag kMemory[] = {
 };
 
 constexpr Flag kSpeculation[] = {
-    {"speculative-config", kText, kSizes, "", "Speculative decoding (docs/speculation.md), as JSON: method (ngram, suffix, inference_with_reference, draft_model, mtp, eagle or eagle3), model (the folder of what drafts), num_speculative_tokens, max_ngram_size, min_ngram_size, suffix_decoding_max_tree_depth, suffix_decoding_max_spec_factor, verify_strategy; vLLM's prompt_lookup_max and prompt_lookup_min are known, too. Text and log-probabilities are the same with it and without."},
+    {"speculative-config", kText, kSizes, "", "Speculative decoding (docs/speculation.md), as JSON: method (ngram, suffix, inference_with_reference, draft_model, mtp, eagle or eagle3), model (the folder of what drafts), num_speculative_tokens, max_ngram_size, min_ngram_size, suffix_decoding_max_tree_depth, suffix_decoding_max_spec_factor, verify_strategy with max_candidate_len, verify_window, relaxed_topk and relaxed_delta; vLLM's prompt_lookup_max and prompt_lookup_min are known, too. Text and log-probabilities are the same with it and without, unless verify_strategy says otherwise."},
     {"speculative-method", kText, kSizes, "", "The same as its key method."},
     {"speculative-num-tokens", kInt, kSizes, "5", "The same as its key num_speculative_tokens: the most drafts of one sequence in one step; with method mtp 1, with eagle and eagle3 3 unless it is given. How many are checked follows from how many were kept and from what a step costs.", 1, 16, "", "num-speculative-tokens"},
     {"speculative-max-ngram-size", kInt, kSizes, "5", "The same as its key max_ngram_size: the most tokens that are looked up.", 1, 32},
     {"speculative-min-ngram-size", kInt, kSizes, "2", "The same as its key min_ngram_size: the fewest tokens that are looked up.", 1, 32},
-    {"speculative-verify-strategy", kText, kSizes, "target_match", "The same as its key verify_strategy. target_match: a draft is kept if it is the token that the request's own draw gives."},
+    {"speculative-verify-strategy", kText, kSizes, "target_match", "The same as its key verify_strategy. target_match: a draft is kept if it is the token that the request's own draw gives. rejection keeps the distribution, greedy answers as with temperature 0, topp and relaxed change the distribution."},
 };
 
 constexpr Flag kSplitting[] = {

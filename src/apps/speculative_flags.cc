@@ -14,7 +14,8 @@ namespace {
 
 constexpr const char* kFlag = "--speculative-config";
 constexpr int kMaxDraftRanks = 64;  // as --tensor-parallel-size
-constexpr int kEagleTokens = 3;     // heads are trained on rows of their own, too
+constexpr int kMostToken = 1 << 24;
+constexpr int kEagleTokens = 3;  // heads are trained on rows of their own, too
 
 bool is_eagle(std::string_view method) {
   return method == draft::kEagle || method == draft::kEagle3;
@@ -37,13 +38,6 @@ auto only(Json value, const char* why) {
                                          draft::Settings&) {
     if (given != value)
       refuse(fmt::format("{} is {}; it can only be {}: {}", key, given.dump(), value.dump(), why));
-  };
-}
-
-// A key of a rule or a method that is not there.
-auto not_yet(const char* of) {
-  return [of](const std::string& key, const Json&, draft::Settings&) {
-    refuse(fmt::format("{} belongs to {}, which is not supported yet; leave it out", key, of));
   };
 }
 
@@ -86,14 +80,66 @@ void read_steps(const std::string& key, const Json& value, draft::Settings& to) 
         key, steps, to.tokens, key));
 }
 
-void read_strategy(const std::string& key, const Json& value, draft::Settings&) {
-  if (value == "target_match") return;
-  if (value == "topp" || value == "greedy")
+struct Strategy {
+  std::string_view name;
+  DraftRule rule;
+};
+constexpr Strategy kStrategies[] = {{"target_match", DraftRule::kTargetMatch},
+                                    {"greedy", DraftRule::kGreedy},
+                                    {"rejection", DraftRule::kRejection},
+                                    {"topp", DraftRule::kTopP},
+                                    {"relaxed", DraftRule::kRelaxed}};
+
+void read_strategy(const std::string& key, const Json& value, draft::Settings& to) {
+  const auto* found = std::ranges::find_if(
+      kStrategies, [&](const Strategy& strategy) { return value == strategy.name; });
+  if (found == std::end(kStrategies))
     refuse(
-        fmt::format("{} \"{}\" is not supported: it draws from another distribution than the "
-                    "model's; leave it out, or use \"target_match\", which never changes the text",
-                    key, value.get<std::string>()));
-  refuse(fmt::format("{} is {}; it can only be \"target_match\"", key, value.dump()));
+        fmt::format("{} is {}; it must be \"target_match\", which never changes a text, "
+                    "\"rejection\", which keeps the distribution, \"greedy\", \"topp\" or "
+                    "\"relaxed\"",
+                    key, value.dump()));
+  to.check.rule = found->rule;
+}
+
+void read_window(const std::string& key, const Json& value, draft::Settings& to) {
+  to.check.window = integer_of(key, value, 1, draft::kMaxTokens);
+}
+void read_candidates(const std::string& key, const Json& value, draft::Settings& to) {
+  to.check.candidates = integer_of(key, value, 1, DraftCheck::kMostBest);
+}
+void read_best(const std::string& key, const Json& value, draft::Settings& to) {
+  to.check.best = integer_of(key, value, 1, DraftCheck::kMostBest);
+}
+void read_delta(const std::string& key, const Json& value, draft::Settings& to) {
+  if (!value.is_number() || !(value >= 0) || !(value <= 1))
+    refuse(fmt::format("{} is {}; it must be a number from 0 to 1", key, value.dump()));
+  to.check.delta = value.get<float>();
+}
+void read_begin(const std::string& key, const Json& value, draft::Settings& to) {
+  to.check.think_begin = integer_of(key, value, 0, kMostToken);
+}
+void read_end(const std::string& key, const Json& value, draft::Settings& to) {
+  to.check.think_end = integer_of(key, value, 0, kMostToken);
+}
+
+// Keys of a strategy have no effect with another one.
+void check_strategy(const Json& json, const DraftCheck& check) {
+  const auto needs = [&](std::initializer_list<const char*> keys, DraftRule rule,
+                         const char* name) {
+    for (const char* key : keys)
+      if (json.contains(key) && check.rule != rule)
+        refuse(fmt::format("{} has no effect without \"verify_strategy\": \"{}\"; leave it out",
+                           key, name));
+  };
+  needs({"verify_window", "max_candidate_len"}, DraftRule::kTopP, "topp");
+  needs({"relaxed_topk", "relaxed_delta", "begin_thinking_phase_token", "end_thinking_phase_token"},
+        DraftRule::kRelaxed, "relaxed");
+  if (check.rule == DraftRule::kRelaxed && (check.think_begin < 0 || check.think_end < 0))
+    refuse(
+        "verify_strategy \"relaxed\" needs \"begin_thinking_phase_token\" and "
+        "\"end_thinking_phase_token\", the numbers of the tokens between which the model thinks "
+        "(of DeepSeek-R1 128798 and 128799)");
 }
 
 // What they mean together is read by forced_rate().
@@ -158,8 +204,12 @@ const std::vector<Key>& keys() {
       {"suffix_decoding_min_token_prob", "", "suffix",
        only(0, "how many drafts are checked follows from how many were kept")},
       {"verify_strategy", "", "", read_strategy},
-      {"verify_window", "", "", not_yet("verify_strategy topp")},
-      {"max_candidate_len", "", "", not_yet("verify_strategy topp")},
+      {"verify_window", "", "", read_window},
+      {"max_candidate_len", "", "", read_candidates},
+      {"relaxed_topk", "", "", read_best},
+      {"relaxed_delta", "", "", read_delta},
+      {"begin_thinking_phase_token", "", "", read_begin},
+      {"end_thinking_phase_token", "", "", read_end},
       {"benchmark_mode", "", "", check_mode},
       {"benchmark_acceptance_rate", "", "", check_rate},
       {"accept_policy", "", "", check_policy},
@@ -258,6 +308,7 @@ void read_speculation(const Args& args, engine::EngineConfig& config) {
   }
   if (json.contains("num_model_steps"))
     read_steps("num_model_steps", json["num_model_steps"], settings);
+  check_strategy(json, settings.check);
   settings.forced_rate = forced_rate(json, args.command() == kBench);
   if (settings.method == draft::kDraftModel && settings.model.empty())
     refuse(

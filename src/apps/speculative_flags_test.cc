@@ -75,14 +75,42 @@ TEST(SpeculativeFlags, WhatIsNotThereIsRefusedByName) {
   const auto with = [](const std::string& key) {
     return refusal(R"({"method": "ngram", )" + key + "}");
   };
-  for (const char* rule : {"topp", "greedy"})
-    EXPECT_THAT(with(std::string(R"("verify_strategy": ")") + rule + "\""),
-                AllOf(HasSubstr(rule), HasSubstr("target_match")));
-  EXPECT_THAT(with(R"("verify_window": 2)"), HasSubstr("verify_window belongs to"));
-  EXPECT_THAT(with(R"("max_candidate_len": 5)"), HasSubstr("max_candidate_len"));
   EXPECT_THAT(with(R"("model": "x")"), HasSubstr("model has no effect with method ngram"));
   EXPECT_THAT(with(R"("num_model_steps": 1)"), HasSubstr("num_model_steps has no effect"));
   EXPECT_THAT(with(R"("k": 3)"), AllOf(HasSubstr("no key \"k\""), HasSubstr("max_ngram_size")));
+}
+
+TEST(SpeculativeFlags, VerifyStrategies) {
+  const auto check = [](const std::string& keys) {
+    return settings_of({"--speculative-config", R"({"method": "ngram", )" + keys + "}"})->check;
+  };
+  EXPECT_EQ(check(R"("verify_strategy": "target_match")"), DraftCheck{});
+  EXPECT_EQ(check(R"("verify_strategy": "greedy")").rule, DraftRule::kGreedy);
+  EXPECT_EQ(check(R"("verify_strategy": "rejection")").rule, DraftRule::kRejection);
+  const DraftCheck topp =
+      check(R"("verify_strategy": "topp", "verify_window": 3, "max_candidate_len": 8)");
+  EXPECT_EQ(topp, (DraftCheck{.rule = DraftRule::kTopP, .candidates = 8, .window = 3}));
+  const DraftCheck relaxed = check(
+      R"("verify_strategy": "relaxed", "relaxed_topk": 4, "relaxed_delta": 0.5,
+         "begin_thinking_phase_token": 128798, "end_thinking_phase_token": 128799)");
+  EXPECT_EQ(relaxed.rule, DraftRule::kRelaxed);
+  EXPECT_EQ(relaxed.best, 4);
+  EXPECT_EQ(relaxed.delta, 0.5f);
+  EXPECT_EQ(relaxed.think_begin, 128798);
+  EXPECT_EQ(relaxed.think_end, 128799);
+}
+
+TEST(SpeculativeFlags, WrongVerifyStrategiesAreRefused) {
+  const auto with = [](const std::string& keys) {
+    return refusal(R"({"method": "ngram", )" + keys + "}");
+  };
+  EXPECT_THAT(with(R"("verify_strategy": "typical")"),
+              AllOf(HasSubstr("typical"), HasSubstr("rejection"), HasSubstr("relaxed")));
+  EXPECT_THAT(with(R"("verify_window": 2)"), HasSubstr("\"verify_strategy\": \"topp\""));
+  EXPECT_THAT(with(R"("relaxed_topk": 2)"), HasSubstr("\"verify_strategy\": \"relaxed\""));
+  EXPECT_THAT(with(R"("verify_strategy": "topp", "max_candidate_len": 33)"), HasSubstr("33"));
+  EXPECT_THAT(with(R"("verify_strategy": "relaxed")"), HasSubstr("begin_thinking_phase_token"));
+  EXPECT_THAT(with(R"("verify_strategy": "relaxed", "relaxed_delta": 2)"), HasSubstr("0 to 1"));
 }
 
 TEST(SpeculativeFlags, VerdictsAreForcedInBenchmarksOnly) {

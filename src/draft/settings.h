@@ -3,6 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "message/draft_check.h"
+
 namespace skiff::draft {
 
 // The most drafts of one sequence in one step.
@@ -23,6 +25,7 @@ struct Settings {
   // draft_model: among how many ranks it is cut, where several compute the served model: 1, or as
   // many as that has; 0 means as many. With 1 every rank computes all of it.
   int ranks = 0;
+  DraftCheck check = {};
   // For benchmarks: a draft is kept with this probability, in [0, 1], whatever the model says.
   std::optional<double> forced_rate = {};
   bool operator==(const Settings&) const = default;

@@ -62,6 +62,11 @@ std::vector<WeightFormat> drafter_formats(const Resolved& resolved, const Ops& o
                         [&](const WeightFormat& format) { return ops.multiplies(format); }));
 }
 
+bool samples_drafts(const Resolved& resolved) {
+  return resolved.drafter && resolved.drafter->tokens.empty() &&
+         resolved.speculation->check.rule == DraftRule::kRejection;
+}
+
 namespace {
 
 std::optional<model::MemoryRequest::Drafter> drafter_request(const Resolved& resolved,
@@ -76,7 +81,8 @@ std::optional<model::MemoryRequest::Drafter> drafter_request(const Resolved& res
                                          {.act = resolved.precision.act,
                                           .formats = drafter_formats(resolved, ops),
                                           .limits = resolved.limits,
-                                          .tokens = resolved.speculation->tokens},
+                                          .tokens = resolved.speculation->tokens,
+                                          .sampled = samples_drafts(resolved)},
                                          resolved.cache.block_size, ops)};
 }
 

@@ -25,6 +25,9 @@ std::vector<WeightFormat> quantized_formats(const Resolved& resolved, const Mode
 
 // Returns the same of the model that drafts; CHECKs that there is one.
 std::vector<WeightFormat> drafter_formats(const Resolved& resolved, const Ops& ops);
+// Whether drafts are drawn as tokens are, for DraftRule::kRejection. A drafter that knows a part of
+// the tokens drafts the most likely one.
+bool samples_drafts(const Resolved& resolved);
 
 // Returns a phrase with the least memory that one sequence needs, which is known before the device
 // is asked.

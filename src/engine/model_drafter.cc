@@ -43,6 +43,14 @@ int32_t capacity_of(const ModelSpec& spec, const sched::Limits& limits) {
   return spec.joins ? limits.max_seqs * ModelDrafter::kLag : 0;
 }
 
+size_t laws_bytes(const ModelSpec& spec, const ModelDrafter::Options& options) {
+  const int64_t rows = int64_t{options.limits.max_seqs} * options.tokens;
+  return options.sampled ? byte_size(DType::kF32, rows * spec.vocab) : 0;
+}
+
+// Drafts are drawn apart from the tokens that they guess: a verdict compares the two laws.
+constexpr uint64_t kDraftSeed = 0x64726166745f7365;
+
 // All columns of a greedy draw are zeros.
 constexpr size_t kGreedyBytes = 4 * sizeof(int32_t) + 2 * sizeof(int64_t);
 
@@ -95,7 +103,13 @@ ModelDrafter::ModelDrafter(const model::LoadedModel& model, Ops& ops, comm::Mesh
                 combines(spec_) ? hidden_bytes(spec_, act_, options.limits.max_rows) : 0),
       vocabulary_(options.vocabulary),
       kept_(act_, spec_.hidden, capacity_of(spec_, options.limits), ops),
-      greedy_(greedy_draws(greedy_memory_, options.limits.max_seqs, ops)) {
+      greedy_(greedy_draws(greedy_memory_, options.limits.max_seqs, ops)),
+      laws_memory_(ops.device(), laws_bytes(spec_, options)) {
+  if (options.sampled) {
+    SKIFF_CHECK(vocabulary_.empty());
+    laws_ =
+        laws_memory_.view(DType::kF32, {int64_t{options.limits.max_seqs} * tokens_, spec_.vocab});
+  }
   SKIFF_CHECK(tokens_ >= 1, "{} drafts", tokens_);
   ops.reserve(bounds_of(spec_, options));
 }
@@ -106,7 +120,7 @@ size_t ModelDrafter::memory_bytes(const ModelSpec& spec, const Options& options,
   const auto seqs = static_cast<size_t>(limits.max_seqs);
   return arena_bytes(spec, options, ops) + ops.scratch_bytes(bounds_of(spec, options)) +
          BatchBuilder::memory_bytes(limits, block_size, ops.device()) +
-         seqs * (kGreedyBytes + sizeof(Token)) +
+         seqs * (kGreedyBytes + sizeof(Token)) + laws_bytes(spec, options) +
          KeptRows::memory_bytes(options.act, spec.hidden, capacity_of(spec, options.limits)) +
          hidden_bytes(
              spec, options.act,
@@ -131,7 +145,14 @@ void ModelDrafter::open(const OpenSlot& slot) {
   const auto i = static_cast<size_t>(slot.slot);
   if (slots_.size() <= i) slots_.resize(i + 1);
   slots_[i].reset();
-  if (!slot.pooling) slots_[i] = Text{.tokens = slot.history};
+  if (slot.pooling) return;
+  slots_[i] = Text{.tokens = slot.history};
+  const SamplingParams& params = slot.params;
+  slots_[i]->draw = {.temperature = params.temperature,
+                     .top_p = params.top_p,
+                     .min_p = params.min_p,
+                     .top_k = params.top_k,
+                     .seed = params.seed ^ kDraftSeed};
 }
 
 // Returns the text of the span's sequence with what it has gained, or null if nothing is drafted
@@ -362,7 +383,7 @@ Tensor ModelDrafter::combined(const StepPlan& plan, Tensor taps) {
 // Drafts behind the rows of `pass`, then behind each draft.
 void ModelDrafter::draft(const StepPlan& plan, Pass pass, Tensor hidden, StepResult& result) {
   for (int depth = 0; depth < tokens_ && !pass.of.empty(); ++depth) {
-    const std::vector<Token> drafts = compute(pass, hidden);
+    const std::vector<Token> drafts = compute(pass, depth, hidden);
     for (size_t s = 0, d = 0; s < pass.of.size(); ++s)
       if (pass.plan.spans[s].sample) result.drafts[pass.of[s]].push_back(drafts[d++]);
     if (depth + 1 == tokens_) break;
@@ -427,21 +448,53 @@ void ModelDrafter::fill(Pass& pass, Tensor hidden) {
   pass = {};
 }
 
-// Returns the most likely token behind each span that samples.
-std::vector<Token> ModelDrafter::compute(const Pass& pass, Tensor hidden) {
+// Returns how the n spans of the pass that sample are drawn, numbered by the positions of the
+// drafts.
+SampleBatch ModelDrafter::draws(const Pass& pass, int64_t n) {
+  const auto of = [n](Tensor column) { return column.row_range(0, n); };
+  SampleBatch out{.temperature = of(greedy_.temperature),
+                  .top_p = of(greedy_.top_p),
+                  .min_p = of(greedy_.min_p),
+                  .top_k = of(greedy_.top_k),
+                  .seed = of(greedy_.seed),
+                  .draw = of(greedy_.draw)};
+  if (laws_.rows() == 0) return out;
+  for (Tensor* t : {&out.temperature, &out.top_p, &out.min_p, &out.top_k, &out.seed, &out.draw})
+    *t = lists_.take(t->dtype, {n});
+  int64_t i = 0;
+  for (const Span& span : pass.plan.spans) {
+    if (!span.sample) continue;
+    const DrawParams& draw = text_in(slots_, span)->draw;
+    out.temperature.as<float>()[i] = draw.temperature;
+    out.top_p.as<float>()[i] = draw.top_p;
+    out.min_p.as<float>()[i] = draw.min_p;
+    out.top_k.as<int32_t>()[i] = draw.top_k;
+    out.seed.as<int64_t>()[i] = static_cast<int64_t>(draw.seed);
+    out.draw.as<int64_t>()[i++] = span.begin + span.count;
+  }
+  return out;
+}
+
+// Overwrites the logits of a pass.
+void ModelDrafter::keep_laws(const Pass& pass, int depth, Tensor logits, const SampleBatch& batch) {
+  if (laws_.rows() == 0) return;
+  ops_.draw_logprobs(logits, batch);
+  int64_t i = 0;
+  for (const Span& span : pass.plan.spans)
+    if (span.sample)
+      ops_.copy(laws_.row_range(int64_t{span.slot} * tokens_ + depth, 1), logits.row_range(i++, 1));
+}
+
+// Returns the token that is drafted behind each span that samples.
+std::vector<Token> ModelDrafter::compute(const Pass& pass, int depth, Tensor hidden) {
   const Tensor joined = build(pass, hidden);
   const model::Forward out = decoder_.forward(frame_.batch, kv_, arena_, joined);
   const int64_t n = out.logits.rows();
   const Tensor ids = ids_memory_.view(DType::kI32, {n}), drafts = lists_.take(DType::kI32, {n});
   if (n > 0) {
-    const auto of = [n](Tensor column) { return column.row_range(0, n); };
-    ops_.sample(ids, out.logits,
-                {.temperature = of(greedy_.temperature),
-                 .top_p = of(greedy_.top_p),
-                 .min_p = of(greedy_.min_p),
-                 .top_k = of(greedy_.top_k),
-                 .seed = of(greedy_.seed),
-                 .draw = of(greedy_.draw)});
+    const SampleBatch batch = draws(pass, n);
+    ops_.sample(ids, out.logits, batch);
+    keep_laws(pass, depth, out.logits.row_range(0, n), batch);
     if (spec_.joins)
       ops_.gather_rows(carried_.view(act_, {n, spec_.hidden}), out.hidden, frame_.batch.out_rows);
     ops_.copy(drafts, ids);

@@ -17,7 +17,8 @@ namespace skiff::engine {
 // The drafter is a smaller model with the same vocabulary (Leviathan et al. 2023, "Fast Inference
 // from Transformers via Speculative Decoding") or a module that continues from the hidden rows of
 // the model that is served (ModelSpec::joins: MTP, EAGLE), the same one for every further draft.
-// Drafts are its most likely tokens.
+// Drafts are its most likely tokens, or, with Options::sampled, drawn as the sequence's own tokens
+// are.
 //
 // Its keys and values are further layers of the blocks that the plan names, at the same positions,
 // so they are shared, preempted and moved with those of the model. They are written for the rows
@@ -47,7 +48,10 @@ class ModelDrafter {
     std::vector<WeightFormat> formats;  // the quantized formats among weights
     sched::Limits limits;               // those of the steps behind which tokens are drafted
     int tokens = 1;                     // drafts of a sequence, at least 1
-    std::vector<Token> vocabulary;      // the tokens that its logits are of, in order; empty: all
+    // Drafts are drawn with the temperature, top_p, min_p and top_k of their sequence, and laws()
+    // keeps what they were drawn from. Requires all tokens as the vocabulary.
+    bool sampled = false;
+    std::vector<Token> vocabulary;  // the tokens that its logits are of, in order; empty: all
   };
   // All must outlive the drafter; `kv` are the drafter's own layers.
   ModelDrafter(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
@@ -55,6 +59,12 @@ class ModelDrafter {
   // Returns the bytes that a drafter allocates where `ops` computes, besides weights and `kv`.
   static size_t memory_bytes(const ModelSpec& spec, const Options& options, int block_size,
                              const Ops& ops);
+
+  // f32 [max_seqs * laws_per_slot(), vocab]: row slot * laws_per_slot() + i has the
+  // log-probabilities (Ops::draw_logprobs) from which draft i of the slot was drawn last. Empty and
+  // 0 where drafts are not sampled.
+  Tensor laws() const { return laws_; }
+  int laws_per_slot() const { return laws_.rows() > 0 ? tokens_ : 0; }
 
   static constexpr int kPatience = 8, kLag = 16;
   // Returns how many passes of the drafter have been computed.
@@ -82,6 +92,11 @@ class ModelDrafter {
   void draft(const StepPlan& plan, Tensor hidden, StepResult& result);
 
  private:
+  struct DrawParams {
+    float temperature = 0, top_p = 1, min_p = 0;
+    int top_k = 0;
+    uint64_t seed = 0;
+  };
   struct Text {
     std::vector<Token> tokens;
     int computed = -1;  // leading positions with right keys and values; -1: not known yet
@@ -89,6 +104,7 @@ class ModelDrafter {
     std::vector<int32_t> kept;  // a module: the kept rows of positions [computed, seen)
     std::vector<Token> ahead;   // a model: drafts whose keys and values follow those
     int unchecked = 0;          // draws in a row without drafts behind them
+    DrawParams draw;            // with Options::sampled
   };
   // One forward pass. Its spans are in the order of `of`; those that sample give a draft each.
   struct Pass {
@@ -132,7 +148,9 @@ class ModelDrafter {
   void draft(const StepPlan& plan, Pass pass, Tensor hidden, StepResult& result);
   Tensor combined(const StepPlan& plan, Tensor taps);
   void fill(Pass& pass, Tensor hidden);
-  std::vector<Token> compute(const Pass& pass, Tensor hidden);
+  std::vector<Token> compute(const Pass& pass, int depth, Tensor hidden);
+  SampleBatch draws(const Pass& pass, int64_t n);
+  void keep_laws(const Pass& pass, int depth, Tensor logits, const SampleBatch& batch);
   Tensor build(const Pass& pass, Tensor hidden);
   void end_pass();
   Tensor join_rows(const Pass& pass, Tensor hidden);
@@ -152,6 +170,8 @@ class ModelDrafter {
   const std::vector<Token> vocabulary_;
   KeptRows kept_;
   SampleBatch greedy_;  // [max_seqs]: draws of the most likely tokens
+  Buffer laws_memory_;
+  Tensor laws_;
   PinnedArena lists_;
   int64_t num_passes_ = 0;
   std::optional<uint64_t> pass_;  // the mark behind the last pass, which uses lists_ and frame_

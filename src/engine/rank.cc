@@ -112,6 +112,7 @@ ModelDrafter* Rank::make_drafter() {
                                                  .formats = drafter_formats(resolved_, *ops_),
                                                  .limits = resolved_.limits,
                                                  .tokens = resolved_.speculation->tokens,
+                                                 .sampled = samples_drafts(resolved_),
                                                  .vocabulary = resolved_.drafter->tokens});
 }
 
@@ -127,8 +128,8 @@ StepExecutor& Rank::make_executor(model::HostBlocks& host) {
           .captures = {.sizes = resolved_.captures,
                        .drafts = resolved_.speculation ? resolved_.speculation->tokens : 0},
           .drafter = make_drafter(),
-          .forced_rate =
-              resolved_.speculation ? resolved_.speculation->forced_rate : std::nullopt});
+          .forced_rate = resolved_.speculation ? resolved_.speculation->forced_rate : std::nullopt,
+          .check = resolved_.speculation ? resolved_.speculation->check : DraftCheck{}});
 }
 
 }  // namespace skiff::engine

@@ -191,6 +191,11 @@ void check_speculation(const EngineConfig& config, const model::ModelConfig& mod
   need_range("max_ngram_size", draft.max_ngram, 1, draft::kMaxNgram);
   need_range("min_ngram_size", draft.min_ngram, 1, draft.max_ngram);
   need_range("suffix_decoding_max_tree_depth", draft.max_depth, 1, 1 << 20);
+  need_range("max_candidate_len", draft.check.candidates, 1, DraftCheck::kMostBest);
+  need_range("verify_window", draft.check.window, 1, draft::kMaxTokens);
+  need_range("relaxed_topk", draft.check.best, 1, DraftCheck::kMostBest);
+  if (!(draft.check.delta >= 0 && draft.check.delta <= 1))
+    fail_load("relaxed_delta is {}; it must be from 0 to 1", draft.check.delta);
   if (!(draft.max_factor > 0 && draft.max_factor <= 1e6))
     fail_load("suffix_decoding_max_spec_factor is {}; it must be above 0 and at most 1000000",
               draft.max_factor);

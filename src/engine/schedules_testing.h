@@ -86,6 +86,7 @@ struct Setup {
   std::vector<const model::LoadedModel*> other_drafters;  // and those of the ranks behind the first
   bool drafter_whole = false;                             // every rank computes all of it
   int draft_tokens = 1;
+  DraftCheck check;
   int pauses = 0;  // so many of four runs of steps have no drafts behind them
 };
 
@@ -205,15 +206,18 @@ struct RankOfRun {
                   .limits = setup.limits,
                   .host = &host,
                   .captures = setup.captures,
-                  .drafter = make_drafter(model, mesh, setup)}) {}
+                  .drafter = make_drafter(model, mesh, setup),
+                  .check = setup.check}) {}
   ModelDrafter* make_drafter(Model& model, comm::Mesh& mesh, const Setup& setup) {
     if (setup.drafter == nullptr) return nullptr;
     const auto rank = static_cast<size_t>(mesh.tp->rank());
     return &drafter.emplace(
         rank == 0 ? *setup.drafter : *setup.other_drafters.at(rank - 1), *model.ops,
         setup.drafter_whole ? alone : mesh, kv.layers().subspan(model.weights.spec.layers.size()),
-        ModelDrafter::Options{
-            .act = model.act, .limits = setup.limits, .tokens = setup.draft_tokens});
+        ModelDrafter::Options{.act = model.act,
+                              .limits = setup.limits,
+                              .tokens = setup.draft_tokens,
+                              .sampled = setup.check.rule == DraftRule::kRejection});
   }
   model::KvCache kv;
   model::HostBlocks host;

@@ -83,13 +83,17 @@ StepExecutor::StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh
       host_(options.host),
       drafter_(options.drafter),
       forced_rate_(options.forced_rate),
+      check_(options.check),
       ops_(ops),
       limits_(options.limits),
       arena_(Buffer(ops.device(),
                     model::Decoder::arena_bytes(model.spec, options.act, limits_.max_rows,
                                                 limits_.max_logit_rows, ops))),
       decoder_(model.spec, model.weights, ops, mesh, options.act),
-      sampler_(sampler_limits(model.spec, limits_), ops),
+      sampler_(sampler_limits(model.spec, limits_), ops,
+               {.how = options.check,
+                .laws = drafter_ != nullptr ? drafter_->laws() : Tensor{},
+                .laws_per_slot = drafter_ != nullptr ? drafter_->laws_per_slot() : 0}),
       pooler_(limits_.max_seqs, ops),
       builder_(limits_, kv.front().page_size, std::move(options.captures), ops),
       last_memory_(ops.device(), static_cast<size_t>(limits_.max_seqs) * sizeof(Token)),
@@ -204,6 +208,11 @@ void StepExecutor::rehearse_draws(int rows) {
   prompt.spans.front().prompt_logprobs = 1;
   prompt.spans.front().next = 0;
   run(prompt);
+  if (check_.rule == DraftRule::kTargetMatch || limits_.max_logit_rows < 2) return;
+  StepPlan drafts = blank_step(2, 2, page, /*drafts=*/1);
+  drafts.opened.push_back(
+      {.slot = 0, .params = {}, .history = {0}, .prompt_len = 1, .stop_tokens = {}});
+  run(drafts);
 }
 
 // The drafter's passes behind such a step are rehearsed, too.

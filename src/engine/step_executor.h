@@ -32,6 +32,7 @@ class StepExecutor {
     Captures captures;                       // steps that are padded and replayed (see Ops::replay)
     ModelDrafter* drafter = nullptr;         // fills StepResult::drafts
     std::optional<double> forced_rate = {};  // see draft::Settings
+    DraftCheck check = {};                   // how drafts are checked
   };
   // All must outlive the executor. `kv` has the dtype and block size of the plan's blocks; the
   // model's layers come first, then those of a drafter.
@@ -108,6 +109,7 @@ class StepExecutor {
   model::HostBlocks* host_;
   ModelDrafter* drafter_;
   const std::optional<double> forced_rate_;
+  const DraftCheck check_;
   Ops& ops_;
   const sched::Limits limits_;
   Arena arena_;

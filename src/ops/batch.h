@@ -62,6 +62,14 @@ struct EditChanges {
   Tensor at, token;  // [n] i32
   Tensor add;        // [n] f32
 };
+// Drafts that were sampled, to be checked by Ops::check_drafts. Every tensor is [n]; no row occurs
+// twice.
+struct DraftChecks {
+  Tensor row, draft_row, token;  // i32
+  Tensor keep, instead;          // f32 in [0, 1): independent uniforms, for the verdict and for the
+                                 // token that replaces one that is not kept
+};
+
 // Sparse changes to logits. Piece i adds the first count[i] entries of page[i] to the logits of
 // row[i]. The pieces of one row name no token twice.
 struct LogitEdits {

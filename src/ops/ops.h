@@ -249,6 +249,16 @@ class Ops {
   // likely tokens whose sum reaches top_p (ties to the lower id); renormalise; and invert the
   // cumulative sum, in order of falling probability, at the uniform that (seed, draw) gives.
   virtual void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) = 0;
+  // Each row of logits becomes the natural logarithms of the probabilities with which sample()
+  // draws its tokens: -inf where it never does; of greedy rows 0 for the one token.
+  virtual void draw_logprobs(Tensor logits, const SampleBatch& batch) = 0;
+  // Speculative sampling (Leviathan et al. 2023; Chen et al. 2023), which leaves the distribution
+  // of the target untouched. target and draft are f32 [rows, vocab] of draw_logprobs(). Check i is
+  // of a token that was drawn from row draft_row[i] of `draft`, against row row[i] of `target`: the
+  // token is kept with the probability min(1, p / q), else one is drawn from max(p - q, 0),
+  // renormalised. What comes out is written to ids[row[i]]; where p = q for all tokens up to
+  // rounding, so that nothing is left to draw from, a token that is not kept leaves ids as it was.
+  virtual void check_drafts(Tensor ids, Tensor target, Tensor draft, const DraftChecks& checks) = 0;
   // chosen [rows] i32 -> chosen_logprob [rows] f32, chosen_rank [rows] i32 (1 = best; tokens of
   // equal logit share the better rank); top_ids i32 and top_logprobs f32 [rows, N], best first,
   // ties to the lower id; N may be 0 (then the tensors are empty).

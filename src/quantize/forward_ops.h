@@ -123,6 +123,12 @@ class ForwardOps : public Ops {
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override {
     base_.sample(out_ids, logits, batch);
   }
+  void draw_logprobs(Tensor logits, const SampleBatch& batch) override {
+    base_.draw_logprobs(logits, batch);
+  }
+  void check_drafts(Tensor ids, Tensor target, Tensor draft, const DraftChecks& checks) override {
+    base_.check_drafts(ids, target, draft, checks);
+  }
   void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
                 Tensor logits, Tensor chosen) override {
     base_.logprobs(chosen_logprob, chosen_rank, top_ids, top_logprobs, logits, chosen);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "sample/rules.h"
+#include "sample/verdict.h"
 
 namespace skiff::sample {
 namespace {
@@ -28,15 +29,17 @@ size_t raw_bytes(int vocab, int max_slots) {
 
 }  // namespace
 
-// A row has four values of 4 bytes and two of 8, and five of 4 where it has penalties; each array
+// A row has four values of 4 bytes and two of 8, five of 4 where it has penalties, four where the
+// most likely tokens are looked at, and five where a draft that was sampled is checked; each array
 // begins on a cache line.
 size_t Sampler::column_bytes(int max_rows) {
-  return static_cast<size_t>(max_rows) * 52 + 11 * kTensorAlign;
+  return static_cast<size_t>(max_rows) * 88 + 20 * kTensorAlign;
 }
 
-Sampler::Sampler(const Limits& limits, Ops& ops)
+Sampler::Sampler(const Limits& limits, Ops& ops, Checking checking)
     : vocab_(limits.vocab),
       ops_(ops),
+      checking_(std::move(checking)),
       staging_(ops),
       edits_(ops, staging_, vocab_, limits.max_slots),
       counts_(ops, staging_, vocab_, limits.max_slots, counted_tokens(limits)),
@@ -79,6 +82,8 @@ void Sampler::open(const OpenSlot& slot) {
   Slot& s = slots_[i].emplace(slot, vocab_);
   s.biases = std::move(biases);
   if (s.penalty.any()) counts_.open(slot, s.penalty.counts_prompt());
+  if (checking_.how.rule != DraftRule::kRelaxed) return;
+  for (const Token token : slot.history) s.thinking = thinks(checking_.how, s.thinking, token);
 }
 
 void Sampler::close(std::optional<Slot>& slot) {
@@ -104,9 +109,14 @@ std::shared_ptr<EditList> Sampler::share_biases(const SamplingParams& params) {
 void Sampler::accept(int index, std::span<const Token> tokens) {
   Slot& s = slot(index);
   for (const Token token : tokens) {
-    s.accept(token);
+    accept(s, token);
     if (s.penalty.any()) counts_.count(index, token);
   }
+}
+
+void Sampler::accept(Slot& slot, Token token) {
+  slot.accept(token);
+  slot.thinking = thinks(checking_.how, slot.thinking, token);
 }
 
 const Sampler::Slot& Sampler::slot(int index) const {
@@ -169,7 +179,7 @@ PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> draw_rows,
   int64_t saved = 0;
   const bool edits = edits_any(draw_rows, columns.penalties);
   for (auto& [top, group] : logprob_groups(draw_rows)) {
-    const bool as_they_are = !edits && std::ssize(group) == rows;
+    const bool as_they_are = !edits && columns.checks.row.rows() == 0 && std::ssize(group) == rows;
     raw.push_back(as_they_are ? logits : raw_rows(logits, group, saved));
     draw.logprobs.push_back({.rows = std::move(group), .top = top});
   }
@@ -177,6 +187,7 @@ PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> draw_rows,
   draw.tokens = ids_.view(DType::kI32, {rows});
   draw.host_tokens = turns_[turn_].take(DType::kI32, {rows});
   ops_.sample(draw.tokens, logits, columns.sample);
+  check_sampled(logits, columns, draw);
   counts_.count(draw.tokens, columns.penalties);
   for (size_t g = 0; g < raw.size(); ++g) {
     PendingLogprobs& group = draw.logprobs[g];
@@ -185,7 +196,9 @@ PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> draw_rows,
       group.tokens.as<int32_t>()[i] = -1 - group.rows[i];
     ops_.load_tokens(group.tokens, draw.tokens);
     look_up(turns_[turn_], group, raw[g]);
+    look_up_guesses(raw[g], draw);
   }
+  look_up_best(logits, columns, draw);
   ops_.copy(draw.host_tokens, draw.tokens);
   for (const DrawRow& row : draw_rows) {
     Slot& s = slot(row.slot);
@@ -198,6 +211,7 @@ SampleOutput Sampler::finish(const PendingDraw& draw) {
   const Token* tokens = draw.host_tokens.as<Token>();
   SampleOutput out{.tokens = {tokens, tokens + draw.rows.size()}};
   out.logprobs.resize(draw.rows.size());
+  keep_guesses(draw, out.tokens);
   for (size_t r = 0; r < draw.rows.size(); ++r) count(draw.rows[r], out, out.tokens[r]);
   for (const PendingLogprobs& group : draw.logprobs) {
     std::vector<PositionLogprobs> found = read(group);
@@ -206,6 +220,7 @@ SampleOutput Sampler::finish(const PendingDraw& draw) {
       if (out.tokens[row] != kNoToken) out.logprobs[row] = std::move(found[i]);
     }
   }
+  take_guessed(draw, out);
   return out;
 }
 
@@ -216,7 +231,7 @@ void Sampler::count(const DrawRow& row, const SampleOutput& out, Token& token) {
   --(row.depth > 0 ? s.guessed : s.pending);
   if (row.instead != kNoToken) token = row.instead;
   if (row.after >= 0 && out.tokens[static_cast<size_t>(row.after)] != row.guess) token = kNoToken;
-  if (token != kNoToken) s.accept(token);
+  if (token != kNoToken) accept(s, token);
 }
 
 SampleOutput Sampler::sample(Tensor logits, std::span<const DrawRow> rows) {
@@ -304,7 +319,11 @@ void Sampler::mask(Tensor logits, std::span<const DrawRow> rows) {
 }
 
 DrawColumns Sampler::columns(Upload& upload, std::span<const DrawRow> rows) const {
-  return {.sample = sample_columns(upload, rows), .penalties = penalty_columns(upload, rows)};
+  const SampleBatch sample = sample_columns(upload, rows);
+  return {.sample = sample,
+          .penalties = penalty_columns(upload, rows),
+          .plain = plain_columns(upload, rows, sample),
+          .checks = check_columns(upload, rows)};
 }
 
 Penalties Sampler::penalty_columns(Upload& upload, std::span<const DrawRow> rows) const {
@@ -343,7 +362,8 @@ SampleBatch Sampler::sample_columns(Upload& upload, std::span<const DrawRow> dra
     const Slot& s = slot(draw_rows[r].slot);
     SKIFF_CHECK(s.guessed == 0, "slot {} has guesses in a draw that is pending", draw_rows[r].slot);
     const SamplingParams& params = s.state.params();
-    batch.temperature.as<float>()[r] = params.temperature;
+    const bool greedy = checking_.how.rule == DraftRule::kGreedy;
+    batch.temperature.as<float>()[r] = greedy ? 0 : params.temperature;
     batch.top_p.as<float>()[r] = params.top_p;
     batch.min_p.as<float>()[r] = params.min_p;
     batch.top_k.as<int32_t>()[r] = params.top_k;

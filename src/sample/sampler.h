@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "message/draft_check.h"
 #include "message/step.h"
 #include "ops/pinned_arena.h"
 #include "ops/upload.h"
@@ -60,6 +61,17 @@ struct PendingLogprobs {
 struct DrawColumns {
   SampleBatch sample;
   Penalties penalties;  // those of the rows whose slots have some
+  SampleBatch plain;    // with a rule that looks at the most likely tokens: temperatures alone
+  DraftChecks checks;   // drafts that were sampled; with DraftRule::kRejection
+};
+
+// How guesses are checked. With DraftRule::kRejection, guess d (from 1) of a slot was drawn from
+// row slot * laws_per_slot + d - 1 of `laws`, f32 [rows, vocab] of Ops::draw_logprobs; guesses
+// behind laws_per_slot were certain.
+struct Checking {
+  DraftCheck how;
+  Tensor laws;
+  int laws_per_slot = 0;
 };
 
 // A draw that has been started.
@@ -68,6 +80,10 @@ struct PendingDraw {
   Tensor tokens;  // [rows] i32 where Ops computes, usable by operations before the host knows them
   Tensor host_tokens;
   std::vector<PendingLogprobs> logprobs;
+  // With a rule that looks at the most likely tokens: those of all rows, and, as `logprobs`, what
+  // the guesses behind rows have, which may be kept although other tokens were drawn.
+  std::optional<PendingLogprobs> best;
+  std::vector<PendingLogprobs> guessed;
 };
 
 // Owned and driven by the thread that drives `ops`, which must outlive it. A draw may be finished
@@ -80,7 +96,7 @@ class Sampler {
     int max_rows = 0;     // rows of a draw; at least max_slots, which is also the default
     int max_context = 0;  // tokens of a sequence; 0: no bound
   };
-  Sampler(const Limits& limits, Ops& ops);
+  Sampler(const Limits& limits, Ops& ops, Checking checking = {});
   // The bytes that a sampler allocates where Ops computes, and those in page-locked host memory;
   // memory for requested log-probabilities comes on top.
   static size_t bytes(Device device, const Limits& limits);
@@ -94,10 +110,10 @@ class Sampler {
   // finished first.
   bool needs_pending(std::span<const DrawRow> rows) const;
 
-  // Guesses are checked in one of two ways, both of which give the tokens that decoding without
-  // guesses would give. If the rules do not depend on the guesses, they are checked in one draw
-  // with a row for each guess; otherwise with one draw per depth, for the slots whose guesses have
-  // all been right so far.
+  // Guesses are checked in one of two ways, both of which give, by the default rule, the tokens
+  // that decoding without guesses would give. If the rules do not depend on the guesses, they are
+  // checked in one draw with a row for each guess; otherwise with one draw per depth, for the slots
+  // whose guesses have all been right so far.
   //
   // Returns whether the slot's next token and those behind `guesses` guesses may be drawn together.
   // `raw` is the number of further raw rows that the draw can keep for log-probabilities:
@@ -140,6 +156,7 @@ class Sampler {
     std::unique_ptr<TokenFollower> follower;  // null if there is no constraint
     int pending = 0;                          // draws that were started and not finished
     int guessed = 0;                          // rows behind guesses in these draws
+    bool thinking = false;                    // see thinks(); only with DraftRule::kRelaxed
   };
   using Groups = std::map<int, std::vector<int32_t>>;  // rows by their number of best tokens
 
@@ -154,6 +171,16 @@ class Sampler {
   void edit(Tensor logits, std::span<const DrawRow> rows, const Penalties& penalties);
   void mask(Tensor logits, std::span<const DrawRow> rows);
   SampleBatch sample_columns(Upload& upload, std::span<const DrawRow> rows) const;
+  bool looks_at_best() const;
+  SampleBatch plain_columns(Upload& upload, std::span<const DrawRow> rows,
+                            const SampleBatch& sample) const;
+  DraftChecks check_columns(Upload& upload, std::span<const DrawRow> rows) const;
+  void look_up_guesses(Tensor raw, PendingDraw& draw);
+  void look_up_best(Tensor logits, const DrawColumns& columns, PendingDraw& draw);
+  void check_sampled(Tensor logits, const DrawColumns& columns, const PendingDraw& draw);
+  void keep_guesses(const PendingDraw& draw, std::vector<Token>& tokens) const;
+  static void take_guessed(const PendingDraw& draw, SampleOutput& out);
+  void accept(Slot& slot, Token token);
   Penalties penalty_columns(Upload& upload, std::span<const DrawRow> rows) const;
   void count(const DrawRow& row, const SampleOutput& out, Token& token);
   void look_up(PinnedArena& memory, PendingLogprobs& group, Tensor logits);
@@ -161,6 +188,7 @@ class Sampler {
 
   int vocab_;
   Ops& ops_;
+  const Checking checking_;
   Staging staging_;
   EditStore edits_;
   TokenCounts counts_;

@@ -3,40 +3,12 @@
 #include <limits>
 
 #include "ops/cpu/backend.h"
+#include "ops/cpu/logits.h"
 
 namespace skiff::cpu {
 namespace {
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
 constexpr double kHuge = std::numeric_limits<double>::infinity();
-
-// One row of logits. NaN, which has no place in an order, counts as impossible.
-struct Logits {
-  const float* x;
-  int64_t n;
-  float operator[](int64_t i) const { return std::isnan(x[i]) ? kNever : x[i]; }
-};
-
-// Orders by falling logit, then by rising id.
-struct Better {
-  Logits x;
-  bool operator()(int32_t a, int32_t b) const { return x[a] > x[b] || (x[a] == x[b] && a < b); }
-};
-
-struct Draw {
-  double temperature, top_p, min_p;
-  int64_t top_k;
-  double uniform;
-};
-
-Draw draw_of(const SampleBatch& batch, int64_t r) {
-  return {.temperature = batch.temperature.as<float>()[r],
-          .top_p = batch.top_p.as<float>()[r],
-          .min_p = batch.min_p.as<float>()[r],
-          .top_k = batch.top_k.as<int32_t>()[r],
-          .uniform = uniform_draw(static_cast<uint64_t>(batch.seed.as<int64_t>()[r]),
-                                  static_cast<uint64_t>(batch.draw.as<int64_t>()[r]))};
-}
 
 int32_t first_of(const Logits& x, float best) {
   if (best == kNever) return 0;
@@ -62,11 +34,6 @@ void gather(const Logits& x, float best, double reach, std::vector<int32_t>& ids
   ids.clear();
   for (int64_t i = 0; i < x.n; ++i)
     if (x.x[i] >= best - reach) ids.push_back(static_cast<int32_t>(i));
-}
-
-// Returns the least logit that min_p keeps.
-double least_left(float best, const Draw& draw) {
-  return draw.min_p > 0 ? best + draw.temperature * std::log(draw.min_p) : kNever;
 }
 
 // Distances below the best logit, in units of the temperature, that are tried in turn until they

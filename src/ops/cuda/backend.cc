@@ -532,6 +532,16 @@ void CudaOps::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) {
   done();
 }
 
+void CudaOps::draw_logprobs(Tensor logits, const SampleBatch& batch) {
+  cuda::draw_logprobs(logits, batch, stream());
+  done();
+}
+
+void CudaOps::check_drafts(Tensor ids, Tensor target, Tensor draft, const DraftChecks& checks) {
+  cuda::check_drafts(ids, target, draft, checks, stream());
+  done();
+}
+
 void CudaOps::logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids,
                        Tensor top_logprobs, Tensor logits, Tensor chosen) {
   sampling_.logprobs(chosen_logprob, chosen_rank, top_ids, top_logprobs, logits, chosen, stream());

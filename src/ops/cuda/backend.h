@@ -90,6 +90,8 @@ class CudaOps final : public Ops {
   void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows) override;
   void penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties) override;
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override;
+  void draw_logprobs(Tensor logits, const SampleBatch& batch) override;
+  void check_drafts(Tensor ids, Tensor target, Tensor draft, const DraftChecks& checks) override;
   void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
                 Tensor logits, Tensor chosen) override;
 

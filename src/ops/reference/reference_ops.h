@@ -42,6 +42,8 @@ class ReferenceOps : public HostOps {
   void mask_logits(Tensor logits, Tensor rows, Tensor allowed) override;
   void penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties) override;
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override;
+  void draw_logprobs(Tensor logits, const SampleBatch& batch) override;
+  void check_drafts(Tensor ids, Tensor target, Tensor draft, const DraftChecks& checks) override;
   void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
                 Tensor logits, Tensor chosen) override;
 };

@@ -58,25 +58,42 @@ size_t kept(const std::vector<double>& p, const Draw& draw) {
   return n;
 }
 
-int32_t pick(const std::vector<float>& x, const Draw& draw) {
+// The tokens that may be drawn, most likely first, and their probabilities up to a common factor.
+struct Law {
+  std::vector<int32_t> ids;
+  std::vector<double> weights;
+};
+
+Law law_of(const std::vector<float>& x, const Draw& draw) {
   const std::vector<int32_t> ids = by_falling_logit(x);
   const float best = x[static_cast<size_t>(ids[0])];
-  if (draw.temperature <= 0 || draw.top_p <= 0 || !std::isfinite(best)) return ids[0];
+  if (draw.temperature <= 0 || draw.top_p <= 0 || !std::isfinite(best)) return {{ids[0]}, {1}};
   std::vector<double> p;
   p.reserve(ids.size());
   for (const int32_t id : ids) {
     p.push_back(
         std::exp((static_cast<double>(x[static_cast<size_t>(id)]) - best) / draw.temperature));
   }
-  const size_t n = kept(p, draw);
-  const double goal =
-      draw.uniform * std::accumulate(p.begin(), p.begin() + static_cast<long>(n), 0.0);
+  p.resize(kept(p, draw));
+  return {.ids = {ids.begin(), ids.begin() + std::ssize(p)}, .weights = std::move(p)};
+}
+
+int32_t pick(const std::vector<float>& x, const Draw& draw) {
+  const Law law = law_of(x, draw);
+  const double goal = draw.uniform * std::accumulate(law.weights.begin(), law.weights.end(), 0.0);
   double sum = 0;
-  for (size_t i = 0; i < n; ++i) {
-    sum += p[i];
-    if (sum > goal) return ids[i];
+  for (size_t i = 0; i < law.weights.size(); ++i) {
+    sum += law.weights[i];
+    if (sum > goal) return law.ids[i];
   }
-  return ids[n - 1];
+  return law.ids.back();
+}
+
+// Returns p of every token: exp of a row of log-probabilities.
+std::vector<double> chances(Tensor logprobs, int64_t row) {
+  std::vector<double> p;
+  for (const float v : load_row(logprobs, row)) p.push_back(std::exp(static_cast<double>(v)));
+  return p;
 }
 
 double log_sum_exp(const std::vector<float>& x) {
@@ -124,6 +141,39 @@ void ReferenceOps::penalize(Tensor logits, const SeenTokens& seen, const Penalti
 void ReferenceOps::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) {
   for (int64_t r = 0; r < logits.rows(); ++r) {
     out_ids.as<int32_t>()[r] = pick(load_logits(logits, r), draw_of(batch, r));
+  }
+}
+
+void ReferenceOps::draw_logprobs(Tensor logits, const SampleBatch& batch) {
+  for (int64_t r = 0; r < logits.rows(); ++r) {
+    const std::vector<float> x = load_logits(logits, r);
+    const Law law = law_of(x, draw_of(batch, r));
+    const double total = std::accumulate(law.weights.begin(), law.weights.end(), 0.0);
+    float* out = logits.row<float>(r);
+    std::fill_n(out, logits.cols(), kMinusInfinity);
+    for (size_t i = 0; i < law.weights.size(); ++i)
+      out[law.ids[i]] = static_cast<float>(std::log(law.weights[i] / total));
+  }
+}
+
+void ReferenceOps::check_drafts(Tensor ids, Tensor target, Tensor draft,
+                                const DraftChecks& checks) {
+  for (int64_t i = 0; i < checks.row.rows(); ++i) {
+    const int32_t row = checks.row.as<int32_t>()[i], token = checks.token.as<int32_t>()[i];
+    const std::vector<double> p = chances(target, row);
+    const std::vector<double> q = chances(draft, checks.draft_row.as<int32_t>()[i]);
+    const auto t = static_cast<size_t>(token);
+    if (static_cast<double>(checks.keep.as<float>()[i]) * q.at(t) < p.at(t)) {
+      ids.as<int32_t>()[row] = token;
+      continue;
+    }
+    std::vector<double> sums;
+    double sum = 0;
+    for (size_t v = 0; v < p.size(); ++v) sums.push_back(sum += std::max(p[v] - q[v], 0.0));
+    if (!(sum > 0)) continue;
+    const double goal = static_cast<double>(checks.instead.as<float>()[i]) * sum;
+    const auto at = std::upper_bound(sums.begin(), sums.end(), goal);
+    ids.as<int32_t>()[row] = static_cast<int32_t>(at - sums.begin());
   }
 }
 

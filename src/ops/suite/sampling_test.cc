@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "base/json.h"
-#include "ops/suite/suite.h"
+#include "ops/suite/sampling.h"
 #include "tensor/device_memory.h"
 
 namespace skiff::suite {
@@ -15,77 +15,13 @@ namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-struct Params {
-  float temperature = 1, top_p = 1, min_p = 0;
-  int32_t top_k = 0;
-};
-
-SampleBatch make_batch(Workspace& ws, const std::vector<Params>& params,
-                       const std::vector<int64_t>& seed, const std::vector<int64_t>& draw) {
-  std::vector<float> temperature, top_p, min_p;
-  std::vector<int32_t> top_k;
-  for (const Params& p : params) {
-    temperature.push_back(p.temperature);
-    top_p.push_back(p.top_p);
-    min_p.push_back(p.min_p);
-    top_k.push_back(p.top_k);
-  }
-  return {.temperature = ws.floats(temperature),
-          .top_p = ws.floats(top_p),
-          .min_p = ws.floats(min_p),
-          .top_k = ws.ints(top_k),
-          .seed = ws.longs(seed),
-          .draw = ws.longs(draw)};
-}
-
-struct Entry {
-  double p;
-  int32_t id;
-};
-
-void renormalise(std::vector<Entry>& entries) {
-  double sum = 0;
-  for (const Entry& e : entries) sum += e.p;
-  for (Entry& e : entries) e.p /= sum;
-}
-
-// The tokens that may be drawn and their probabilities, most likely first, by the definition in
-// ops.h.
-std::vector<Entry> distribution(const Tensor& logits, int64_t row, const Params& params) {
-  std::vector<Entry> all;
-  double best = -INFINITY;
-  for (int64_t i = 0; i < logits.cols(); ++i) best = std::max(best, at(logits, row, i));
-  for (int64_t i = 0; i < logits.cols(); ++i) {
-    const double p =
-        std::exp((at(logits, row, i) - best) / static_cast<double>(params.temperature));
-    all.push_back({p, static_cast<int32_t>(i)});
-  }
-  std::stable_sort(all.begin(), all.end(),
-                   [](const Entry& a, const Entry& b) { return a.p > b.p; });
-  const double least = static_cast<double>(params.min_p) * all[0].p;
-  std::erase_if(all, [&](const Entry& e) { return e.p == 0 || e.p < least; });
-  if (params.top_k > 0 && std::ssize(all) > params.top_k)
-    all.resize(static_cast<size_t>(params.top_k));
-  renormalise(all);
-  if (params.top_p >= 1) return all;
-  std::vector<Entry> out;
-  double mass = 0;
-  for (const Entry& e : all) {
-    if (mass >= static_cast<double>(params.top_p)) break;
-    out.push_back(e);
-    mass += e.p;
-  }
-  renormalise(out);
-  return out;
-}
-
 int32_t expected_id(const Tensor& logits, int64_t row, const Params& params, double uniform) {
   if (params.temperature == 0 || params.top_p == 0) {
     return distribution(logits, row, {.top_k = 1})[0].id;
   }
-  const std::vector<Entry> entries = distribution(logits, row, params);
+  const std::vector<Likely> entries = distribution(logits, row, params);
   double sum = 0;
-  for (const Entry& e : entries) {
+  for (const Likely& e : entries) {
     sum += e.p;
     if (uniform < sum) return e.id;
   }
@@ -339,7 +275,7 @@ TEST_P(OpSuite, SampleKeepsWhatTheWarpersOfTransformersKeep) {
         *ops, ws, logits, make_batch(ws, params, seeds, std::vector<int64_t>(seeds.size(), 3)));
     int judged = 0;
     for (size_t r = 0; r < got.size(); ++r) {
-      std::vector<Entry> entries;
+      std::vector<Likely> entries;
       for (const int32_t id : kept[r])
         entries.push_back({std::exp(static_cast<double>(values[row][static_cast<size_t>(id)]) /
                                     static_cast<double>(params[r].temperature)),
@@ -377,8 +313,8 @@ void chi_square_case(Ops& ops, const Params& params, bool along_draws) {
   std::map<int32_t, int> count;
   for (const int32_t id : got) ++count[id];
   double statistic = 0;
-  const std::vector<Entry> entries = distribution(logits, 0, params);
-  for (const Entry& e : entries) {
+  const std::vector<Likely> entries = distribution(logits, 0, params);
+  for (const Likely& e : entries) {
     const double expected = e.p * kRows, difference = count[e.id] - expected;
     statistic += difference * difference / expected;
     count.erase(e.id);

@@ -178,6 +178,13 @@ class InService final : public Ops {
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override {
     run({.in = {logits}, .out = {out_ids}}, [&] { ops_->sample(out_ids, logits, batch); });
   }
+  void draw_logprobs(Tensor logits, const SampleBatch& batch) override {
+    run({.in = {logits}, .out = {logits}}, [&] { ops_->draw_logprobs(logits, batch); });
+  }
+  void check_drafts(Tensor ids, Tensor target, Tensor draft, const DraftChecks& checks) override {
+    run({.in = {target, draft, ids}, .out = {ids}},
+        [&] { ops_->check_drafts(ids, target, draft, checks); });
+  }
   void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
                 Tensor logits, Tensor chosen) override {
     run({.in = {logits}, .out = {chosen_logprob, chosen_rank, top_ids, top_logprobs}}, [&] {

@@ -35,6 +35,13 @@ struct EditArgs {
   int pieces;
 };
 
+// The columns of DraftChecks.
+struct CheckArgs {
+  const int32_t *row, *draft_row, *token;
+  const float *keep, *instead;
+  int count;
+};
+
 // The rows of a mask, and the words that allow their tokens.
 struct MaskArgs {
   const int32_t *row, *allowed;
@@ -96,6 +103,9 @@ void start_missed(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& dra
 size_t sample_bytes();
 void start_sample(int32_t* out_ids, const LogitArgs& logits, const DrawArgs& draw,
                   const SampleMeans& means, cudaStream_t stream);
+void start_draw_logprobs(const LogitArgs& logits, const DrawArgs& draw, cudaStream_t stream);
+void start_checks(int32_t* ids, const LogitArgs& target, const LogitArgs& draft,
+                  const CheckArgs& checks, cudaStream_t stream);
 void start_changes(const PageArgs& pages, const ChangeArgs& changes, cudaStream_t stream);
 void start_edits(const LogitArgs& logits, const PageArgs& pages, const EditArgs& edits,
                  cudaStream_t stream);

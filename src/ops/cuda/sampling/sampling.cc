@@ -22,6 +22,15 @@ PageArgs args_of(const EditPages& pages) {
           .size = static_cast<int>(pages.token.cols())};
 }
 
+DrawArgs args_of(const SampleBatch& batch) {
+  return {.temperature = batch.temperature.as<float>(),
+          .top_p = batch.top_p.as<float>(),
+          .min_p = batch.min_p.as<float>(),
+          .top_k = batch.top_k.as<int32_t>(),
+          .seed = batch.seed.as<int64_t>(),
+          .draw = batch.draw.as<int64_t>()};
+}
+
 SeenArgs args_of(const SeenTokens& seen) {
   SKIFF_CHECK(seen.lists.contiguous() && seen.lists.cols() % 2 == 0);
   return {.lists = reinterpret_cast<int2*>(seen.lists.as<int32_t>()),
@@ -89,6 +98,24 @@ void penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties,
                   stream);
 }
 
+void draw_logprobs(Tensor logits, const SampleBatch& batch, cudaStream_t stream) {
+  if (logits.rows() > 0) start_draw_logprobs(args_of(logits), args_of(batch), stream);
+}
+
+void check_drafts(Tensor ids, Tensor target, Tensor draft, const DraftChecks& checks,
+                  cudaStream_t stream) {
+  SKIFF_CHECK_EQ(target.cols(), draft.cols());
+  if (checks.row.rows() == 0) return;
+  start_checks(ids.as<int32_t>(), args_of(target), args_of(draft),
+               {.row = checks.row.as<int32_t>(),
+                .draft_row = checks.draft_row.as<int32_t>(),
+                .token = checks.token.as<int32_t>(),
+                .keep = checks.keep.as<float>(),
+                .instead = checks.instead.as<float>(),
+                .count = static_cast<int>(checks.row.rows())},
+               stream);
+}
+
 size_t Sampling::bytes(bool portable) {
   return portable || attribute(cudaDevAttrComputeCapabilityMajor) < 9 ? 0 : sample_bytes();
 }
@@ -110,13 +137,7 @@ void Sampling::sample(Tensor out_ids, Tensor logits, const SampleBatch& batch,
   SKIFF_CHECK_EQ(out_ids.rows(), logits.rows());
   if (logits.rows() == 0) return;
   const LogitArgs args = args_of(logits);
-  start_sample(out_ids.as<int32_t>(), args,
-               {.temperature = batch.temperature.as<float>(),
-                .top_p = batch.top_p.as<float>(),
-                .min_p = batch.min_p.as<float>(),
-                .top_k = batch.top_k.as<int32_t>(),
-                .seed = batch.seed.as<int64_t>(),
-                .draw = batch.draw.as<int64_t>()},
+  start_sample(out_ids.as<int32_t>(), args, args_of(batch),
                {clusters_, shared_, rows_at_once(args.vocab), memory_}, stream);
 }
 

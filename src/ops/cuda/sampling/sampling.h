@@ -20,6 +20,10 @@ void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor ro
 void penalize(Tensor logits, const SeenTokens& seen, const Penalties& penalties,
               cudaStream_t stream);
 
+void draw_logprobs(Tensor logits, const SampleBatch& batch, cudaStream_t stream);
+void check_drafts(Tensor ids, Tensor target, Tensor draft, const DraftChecks& checks,
+                  cudaStream_t stream);
+
 // Sampling on the current device. On devices with clusters of blocks (capability 9 on) a cluster
 // works on a row; on others, or if `portable`, a single block, which is slower.
 class Sampling {
