@@ -54,6 +54,12 @@ std::string method_of(const Fields& fields, std::string_view fallback) {
   if (fields.get("load_in_8bit", false) || fields.get("load_in_4bit", false)) return "bitsandbytes";
   if (is_fastdeploy(fields)) return "fastdeploy";
   if (is_paddlenlp(fields)) return std::string(kPaddleNlp);
+  if (fields.has("bits") && fields.has("group_size"))
+    fail_load(
+        "{}: missing key \"quant_method\"; checkpoints of MLX lack it, which are not supported: "
+        "use "
+        "the bf16 checkpoint, or one in another format",
+        fields.where());
   fail_load("{}: missing key \"quant_method\"", fields.where());
 }
 

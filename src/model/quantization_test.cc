@@ -69,6 +69,62 @@ TEST(CompressedTensors, FrozenIsAsGoodAsCompressed) {
   }
 }
 
+// The shape beside a packed weight is stored as 64-bit integers by most writers, and as 32-bit ones
+// by some.
+TEST(CompressedTensors, ShapesMayBeNarrow) {
+  Mutation mutation("ct_w4a16");
+  const std::vector<float> wide = mutation.logits();
+  for (testing::FileTensor& t : mutation.tensors()) {
+    if (!t.name.ends_with(".weight_shape")) continue;
+    t.dtype = "I32";
+    t.data = t.data.substr(0, 4) + t.data.substr(8, 4);
+  }
+  ASSERT_EQ(mutation.refusal(), kAccepted);
+  EXPECT_EQ(mutation.logits(), wide);
+  mutation.tensor("model.layers.0.mlp.up_proj.weight_shape").data[4] ^= 1;
+  EXPECT_THAT(mutation.refusal(), HasSubstr("up_proj.weight_shape\" says 96 x 65"));
+}
+
+TEST(CompressedTensors, GroupsThatWereNotSetAreInOrder) {
+  Mutation mutation("ct_w4a16");
+  const std::vector<float> without = mutation.logits();
+  const std::string name = "model.layers.0.mlp.up_proj.weight_g_idx";
+  mutation.tensors().push_back({name, "I32", {64}, std::string(256, '\xff')});
+  ASSERT_EQ(mutation.refusal(), kAccepted);
+  EXPECT_EQ(mutation.logits(), without);
+  mutation.tensor(name).data.replace(0, 4, std::string(4, '\0'));
+  EXPECT_THAT(mutation.refusal(), AllOf(HasSubstr(name), HasSubstr("column 1 is in group -1")));
+}
+
+TEST(Fp8, ScalesMayHaveTheNamesOfTransformers) {
+  Mutation mutation("autofp8");
+  const std::vector<float> before = mutation.logits();
+  mutation.quantization()["weight_block_size"] = nullptr;
+  for (testing::FileTensor& t : mutation.tensors()) {
+    if (t.name.ends_with(".weight_scale")) t.name += "_inv";
+    if (const size_t at = t.name.find(".input_scale"); at != t.name.npos)
+      t.name.replace(at, std::string::npos, ".activation_scale");
+  }
+  ASSERT_EQ(mutation.refusal(), kAccepted);
+  EXPECT_EQ(mutation.logits(), before);
+  mutation.drop("model.layers.0.mlp.up_proj.weight_scale_inv");
+  EXPECT_THAT(mutation.refusal(), HasSubstr("model.layers.0.mlp.up_proj"));
+}
+
+TEST(Gptq, TheOrderOfMarlinIsRefused) {
+  Mutation mutation("gptq");
+  mutation.quantization()["is_marlin_format"] = false;
+  EXPECT_EQ(mutation.refusal(), kAccepted);
+  mutation.quantization()["is_marlin_format"] = true;
+  EXPECT_THAT(mutation.refusal(), HasSubstr("\"is_marlin_format\" true is not supported"));
+}
+
+TEST(Methods, ThatAreNotNamedAreSaidToBeMissing) {
+  EXPECT_THAT(refusal_of({{"group_size", 64}, {"bits", 4}}),
+              AllOf(HasSubstr("missing key \"quant_method\""), HasSubstr("MLX")));
+  EXPECT_THAT(refusal_of(Json::object()), HasSubstr("missing key \"quant_method\""));
+}
+
 TEST(Awq, LayoutIsUnderTheKeyOfEachWriter) {
   for (const char* key : {"version", "format", "checkpoint_format"})
     for (const auto& [layout, said] :

@@ -214,7 +214,7 @@ TEST_F(SourcesTest, FormatsMayDifferInTheirScalesOnly) {
                                  .scales = ScaleOf::kBlock,
                                  .block_out = 8,
                                  .block_in = 16,
-                                 .scale_suffix = ".weight_scale_inv"})});
+                                 .scale_suffixes = {".weight_scale_inv"}})});
   remove("q.weight_scale");
   remove("k.weight_scale");
   add("q.weight_scale_inv", "BF16", {2, 2});

@@ -18,6 +18,12 @@ inline unsigned packed(const StoredTensor& words, int64_t word, int64_t element,
   return stored<uint32_t>(words, word) >> (element * bits) & ((1u << bits) - 1);
 }
 
+// A number of a tensor of integers, I32 or I64.
+inline int64_t stored_integer(const StoredTensor& tensor, int64_t index) {
+  return tensor.entry->dtype == "I32" ? stored<int32_t>(tensor, index)
+                                      : stored<int64_t>(tensor, index);
+}
+
 // A number of a tensor of floats, or of powers of two: F8_E8M0, and U8 that stands for it.
 float stored_float(const StoredTensor& tensor, int64_t index);
 // Copies the scales of a module whose tensor of kScale is [blocks of out, blocks of in], or

@@ -145,7 +145,7 @@ void refuse_tiles(StoredModule& m) {
 StoredFormat int8_rows() {
   StoredFormat f = eight_bit_format({.name = "bitsandbytes int8, a scale for each output",
                                      .dtype = DType::kI8,
-                                     .scale_suffix = ".SCB",
+                                     .scale_suffixes = {".SCB"},
                                      .flat = true});
   static const Unpacking kRows{
       .elements = f.unpacking->elements, .scales = row_scales, .settle = refuse_tiles};

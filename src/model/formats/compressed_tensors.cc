@@ -30,13 +30,22 @@ int offset_of(const StoredFormat& f) {
   return f.values.dtype == DType::kU4 ? 0 : 1 << (f.bits - 1);
 }
 
+// The package creates the groups of columns as -1, and a layer whose calibration sets none keeps
+// them: its columns are in the order in which they are stored.
+bool order_was_not_set(const StoredModule& m) {
+  const StoredTensor* order = m.of(Role::kOrder);
+  for (int64_t i = 0; order && i < m.shape.in; ++i)
+    if (stored<int32_t>(*order, i) != -1) return false;
+  return true;
+}
+
 void settle(StoredModule& m) {
   if (const StoredTensor* shape = m.of(Role::kNote))
-    if (stored<int64_t>(*shape, 0) != m.shape.out || stored<int64_t>(*shape, 1) != m.shape.in)
+    if (stored_integer(*shape, 0) != m.shape.out || stored_integer(*shape, 1) != m.shape.in)
       fail_load("tensor \"{}\" says {} x {}, config.json asks for {} x {}",
-                escaped(shape->entry->name), stored<int64_t>(*shape, 0), stored<int64_t>(*shape, 1),
+                escaped(shape->entry->name), stored_integer(*shape, 0), stored_integer(*shape, 1),
                 m.shape.out, m.shape.in);
-  settle_order(m, m.format->values.block_in);
+  if (!order_was_not_set(m)) settle_order(m, m.format->values.block_in);
 }
 
 void elements(const StoredModule& m, const Region& region, std::byte* to) {
@@ -80,7 +89,7 @@ StoredFormat packed_format(int bits, int group, bool symmetric) {
                               .shape = shape_of_blocks},
                              {.role = Role::kNote,
                               .suffixes = {".weight_shape"},
-                              .dtypes = {"I64"},
+                              .dtypes = {"I64", "I32"},
                               .shape = shape_of_shape,
                               .optional = true},
                              {.role = Role::kOrder,

@@ -65,7 +65,7 @@ StoredFormat eight_bit_format(const EightBits& what) {
                               .dtypes = {what.dtype == DType::kI8 ? "I8" : "F8_E4M3"},
                               .shape = shape_of_matrix},
                              {.role = Role::kScale,
-                              .suffixes = {what.scale_suffix},
+                              .suffixes = what.scale_suffixes,
                               .dtypes = {"F32", "BF16", "F16"},
                               .shape = what.scales == ScaleOf::kTensor ? shape_of_one
                                        : what.flat                     ? shape_of_outputs
@@ -89,7 +89,7 @@ StoredFormat eight_bit_format(const EightBits& what) {
   }
   if (what.input && what.input->scales == InputFormat::kStatic)
     f.tensors.push_back({.role = Role::kInputScale,
-                         .suffixes = {".input_scale"},
+                         .suffixes = {".input_scale", ".activation_scale"},
                          .dtypes = {"F32", "BF16", "F16"},
                          .shape = shape_of_one});
   return f;

@@ -13,7 +13,7 @@ struct EightBits {
   DType dtype = DType::kF8E4M3;  // or kI8
   ScaleOf scales = ScaleOf::kOutput;
   int block_out = 0, block_in = 0;  // kBlock
-  std::string_view scale_suffix = ".weight_scale";
+  std::vector<std::string_view> scale_suffixes = {".weight_scale"};
   bool flat = false;  // kOutput: scales are [out] instead of [out, 1]
   std::optional<InputFormat> input;
   bool four = false;  // kI8: all elements are within [-8, 7], and are kept in four bits

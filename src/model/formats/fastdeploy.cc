@@ -120,7 +120,7 @@ Quantization read_plain_order(const Fields& fields) {
           fields.where(), escaped(name, 60));
   StoredFormat format = eight_bit_format({.name = "FastDeploy wint8, a scale for each output",
                                           .dtype = DType::kI8,
-                                          .scale_suffix = ".weight_scale",
+                                          .scale_suffixes = {".weight_scale"},
                                           .flat = true});
   format.tensors[0].suffixes = {".quant_weight"};
   format.tensors[1].suffixes.push_back(".quant_scale");

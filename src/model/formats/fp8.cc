@@ -1,6 +1,6 @@
 // Eight-bit floats (E4M3) under "quant_method": "fp8": blocks of DeepSeek-V3 (arXiv
 // 2412.19437, 3.3) and Qwen, whose tensor weight_scale_inv multiplies in spite of its name, and
-// AutoFP8's one scale for a tensor.
+// one scale for a tensor, under AutoFP8's names or those of transformers.
 #include "base/log.h"
 #include "model/family.h"
 #include "model/formats/eight_bits.h"
@@ -48,7 +48,7 @@ Quantization read_fp8(const Fields& fields) {
             .scales = ScaleOf::kBlock,
             .block_out = out,
             .block_in = in,
-            .scale_suffix = ".weight_scale_inv",
+            .scale_suffixes = {".weight_scale_inv"},
             .input = InputFormat{.dtype = DType::kF8E4M3, .scales = InputFormat::kGroups}};
   } else {
     const bool fixed = is_static(fields);
@@ -56,6 +56,7 @@ Quantization read_fp8(const Fields& fields) {
     what = {.name = fmt::format("fp8, a scale for each tensor, {} activations",
                                 fixed ? "static" : "dynamic"),
             .scales = ScaleOf::kTensor,
+            .scale_suffixes = {".weight_scale", ".weight_scale_inv"},
             .input = InputFormat{.dtype = DType::kF8E4M3,
                                  .scales = fixed ? InputFormat::kStatic : InputFormat::kToken}};
   }

@@ -161,6 +161,10 @@ Quantization read_gptq(const Fields& fields) {
   if (format != "gptq" && format != "gptq_v2")
     fail_load("{}: \"checkpoint_format\" {} is not supported, only gptq and gptq_v2 are",
               fields.where(), escaped(format));
+  if (fields.get("is_marlin_format", false))
+    fail_load(
+        "{}: \"is_marlin_format\" true is not supported; use the checkpoint in GPTQ's own order",
+        fields.where());
   const bool symmetric = fields.get("sym", true), old = format == "gptq";
   if (old && !symmetric && !careful_writer(fields))
     fail_load(
