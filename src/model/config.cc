@@ -125,6 +125,7 @@ ModelConfig read_model_config(const std::string& dir, const std::string& config_
   out.pooling = choose_pooling(gguf.empty() ? dir : "", config, architecture, pooling, out.spec);
   read_tokens(config, out.generation);
   if (!gguf.empty()) {
+    out.quantization.about = types_of_gguf(file.header);
     read_sampling(config, out.generation);
     pair_neighbours(out.spec, json);
     scale_gguf_rope(out.spec, file);

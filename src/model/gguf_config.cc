@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <variant>
 
 #include "base/load_error.h"
@@ -211,6 +212,26 @@ Json config_of_gguf(const GgufHeader& header, const std::string& where) {
   add_tokens(config, metadata);
   add_sampling(config, metadata);
   return config;
+}
+
+std::string types_of_gguf(const GgufHeader& header) {
+  struct Share {
+    std::string_view type;
+    size_t tensors = 0;
+    uint64_t bytes = 0;
+  };
+  std::vector<Share> shares;
+  for (const GgufTensor& tensor : header.tensors) {
+    auto share = std::ranges::find(shares, tensor.type, &Share::type);
+    if (share == shares.end()) share = shares.insert(share, {.type = tensor.type});
+    ++share->tensors;
+    share->bytes += tensor.end - tensor.begin;
+  }
+  std::ranges::stable_sort(shares, std::greater<>(), &Share::bytes);
+  std::vector<std::string> texts;
+  for (const Share& share : shares)
+    texts.push_back(fmt::format("{} ({} tensors)", share.type, share.tensors));
+  return name_list(texts);
 }
 
 void scale_gguf_rope(ModelSpec& spec, const GgufModel& model) {

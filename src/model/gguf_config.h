@@ -14,6 +14,9 @@ namespace skiff::model {
 // dimensions: llama.cpp permutes Llama's.
 Json config_of_gguf(const GgufHeader& header, const std::string& where);
 
+// Lists the types of the tensors and how many have each, those with the most bytes first.
+std::string types_of_gguf(const GgufHeader& header);
+
 // The tensor of the factors by which rope is slowed, one for each pair of dimensions, into which
 // writers turn the scaling of Llama 3.1.
 constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";

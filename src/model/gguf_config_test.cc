@@ -198,6 +198,15 @@ TEST(GgufConfig, SamplingIsAsTheFileRecommends) {
   EXPECT_EQ(met.repetition, 1.25f);
 }
 
+TEST(GgufConfig, TypesAreListedByTheirBytes) {
+  const auto tensor = [](const char* name, std::string_view type, uint64_t bytes) {
+    return GgufTensor{.name = name, .type = type, .shape = {1}, .begin = 100, .end = 100 + bytes};
+  };
+  const GgufHeader header{.tensors = {tensor("a", "F32", 128), tensor("b", "Q6_K", 210),
+                                      tensor("c", "F32", 128), tensor("d", "Q4_K", 1440)}};
+  EXPECT_EQ(types_of_gguf(header), "Q4_K (1 tensors), F32 (2 tensors), Q6_K (1 tensors)");
+}
+
 TEST(GgufConfig, OtherScalingsAreRefusedByName) {
   EXPECT_THAT(refusal({{"rope.scaling.type", "yarn"}, {"rope.scaling.factor", 4.0}}),
               HasSubstr("llama.rope.scaling.type"));

@@ -151,12 +151,12 @@ std::string sentencepiece_model(const Metadata& metadata) {
 }
 
 // How texts are split before bytes are merged, by the name that llama.cpp gives it: by one pattern
-// after the other. Llama 3's have more that the name implies: a word that is a token is not merged,
-// and texts begin with BOS unless the file says otherwise.
+// after the other. The names of Llama 3's and Mistral's imply more: a word that is a token is not
+// merged, and texts begin with BOS unless the file says otherwise.
 struct Splitting {
   std::string_view name;
   std::array<const char*, 3> patterns;
-  bool nfc = false, llama3 = false;
+  bool nfc = false, like_llama3 = false;
 };
 constexpr const char* kGpt2 =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -166,6 +166,9 @@ constexpr const char* kQwen2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kDeepseek3 =
     R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Words begin anew at a capital letter behind a small one.
+constexpr const char* kTekken =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr Splitting kSplittings[] = {
     {"gpt-2", {kGpt2}},
     {"llama-bpe", {kLlama3}, false, true},
@@ -173,6 +176,8 @@ constexpr Splitting kSplittings[] = {
     {"llama-v3", {kLlama3}, false, true},
     {"qwen2", {kQwen2}, true},
     {"deepseek-r1-qwen", {kQwen2}},
+    {"smollm", {R"(\p{N})", kGpt2}},
+    {"tekken", {kTekken}, false, true},
     {"deepseek-v3", {R"(\p{N}{1,3})", "[一-龥぀-ゟ゠-ヿ]+", kDeepseek3}},
 };
 
@@ -224,7 +229,7 @@ Json bpe_file(const Metadata& metadata) {
            {{"type", "BPE"},
             {"vocab", vocab},
             {"merges", metadata.texts("merges")},
-            {"ignore_merges", splitting.llama3}}}};
+            {"ignore_merges", splitting.like_llama3}}}};
 }
 
 // The template without a name is the default one.
@@ -248,7 +253,7 @@ Json chat_templates(const Fields& metadata) {
 Json config_of(const Metadata& metadata) {
   const bool llama = metadata.get<std::string>("model", "") == "llama";
   const Splitting* splitting = find_splitting(metadata.get<std::string>("pre", ""));
-  const bool bos = llama || (splitting && splitting->llama3);
+  const bool bos = llama || (splitting && splitting->like_llama3);
   Json config = {{"bos_token", metadata.special("bos")},
                  {"eos_token", metadata.special("eos")},
                  {"add_bos_token", metadata.get("add_bos_token", bos)},

@@ -215,6 +215,29 @@ TEST(GgufTokenizerConfig, Llama3BeginsWithBos) {
   metadata["tokenizer.ggml.add_bos_token"] = false;
   EXPECT_FALSE(adds_bos(metadata));
   EXPECT_FALSE(adds_bos(metadata_of(tiny_tokenizer_json(), "qwen2")));
+  EXPECT_TRUE(adds_bos(metadata_of(tiny_tokenizer_json(), "tekken")));
+}
+
+// Where words and numbers end decides what may be merged.
+TEST(GgufTokenizer, SplitsWordsAndNumbersByTheNameOfItsSplitting) {
+  Json file = tiny_tokenizer_json();
+  for (const char* merge : {"h E", "1 2"}) {
+    Json& vocab = file["model"]["vocab"];
+    vocab[std::string{merge[0], merge[2]}] = 262 + (merge[0] == '1');
+    file["model"]["merges"].push_back(merge);
+  }
+  struct Case {
+    const char* pre;
+    size_t word, number;  // tokens of each
+  };
+  for (const Case& c : {Case{"gpt-2", 1, 1}, Case{"llama-bpe", 1, 1}, Case{"qwen2", 1, 2},
+                        Case{"smollm", 1, 2}, Case{"tekken", 2, 2}}) {
+    const TempFolder folder;
+    const auto tokenizer = load(folder, metadata_of(file, c.pre));
+    EXPECT_EQ(ids_of(*tokenizer, "hE").size(), c.word) << c.pre;
+    EXPECT_EQ(ids_of(*tokenizer, "12").size(), c.number) << c.pre;
+    EXPECT_EQ(ids_of(*tokenizer, "the").size(), 2u) << c.pre;  // t, he
+  }
 }
 
 TEST(GgufTokenizerConfig, UnknownSplittingsAreRefusedByName) {
