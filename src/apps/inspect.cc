@@ -138,7 +138,8 @@ void print_formats(const engine::EngineConfig& config, const engine::Resolved& r
   }
 }
 
-// Prints which formats of the checkpoint are multiplied as they are, and which are not.
+// Prints in which formats the weights of a quantized checkpoint are multiplied, and which of its
+// own are not.
 void print_stored(const engine::Resolved& resolved, const ModelSpec& spec, const Ops& ops) {
   if (resolved.stored.empty()) return;
   const std::vector<model::Kept> kept = model::kept_slots(
@@ -146,8 +147,7 @@ void print_stored(const engine::Resolved& resolved, const ModelSpec& spec, const
       [&](const WeightFormat& format) { return ops.multiplies(format); });
   for (const WeightFormat& format : model::quantized_formats(kept))
     fmt::print("multiplied as    {}: {} weights\n", describe(format),
-               std::ranges::count_if(
-                   kept, [&](const model::Kept& k) { return k.stored && k.format == format; }));
+               std::ranges::count_if(kept, [&](const auto& k) { return k.format == format; }));
   for (const std::string& line : model::widened_formats(kept, resolved.stored))
     fmt::print("widened          {}, which the {} backend does not multiply\n", line, ops.name());
 }
