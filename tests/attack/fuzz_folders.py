@@ -9,20 +9,21 @@ from fuzz_bodies import Bodies
 from target import MODEL, ROOT
 
 SMALL = 1 << 20
-GOLDEN = ROOT / "tests/golden"
+TINY = [ROOT / "tests/golden", ROOT / "tests/quantized"]
 PREDICT = ("--prompt-token-ids", "5,6,7", "--max-tokens", "2", "--threads", "1",
            "--num-gpu-blocks-override", "8", "--max-num-seqs", "2", "--max-num-batched-tokens", "64",
            "--max-model-len", "64")
 NAMES = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
          "special_tokens_map.json", "chat_template.jinja", "model.safetensors",
-         "model.safetensors.index.json", "tokenizer.model", "added_tokens.json", "vocab.json"]
+         "model.safetensors.index.json", "tokenizer.model", "added_tokens.json", "vocab.json",
+         "quantize_config.json", "hf_quant_config.json", "act_scales.json", "weight_scales.json", "model.gguf"]
 
 
 class Folders:
     def __init__(self, rng, work):
         self.rng, self.work, self.bodies = rng, pathlib.Path(work), Bodies(rng)
-        self.models = [MODEL] + [path for path in sorted(GOLDEN.iterdir())
-                                 if (path / "config.json").exists()]
+        self.models = [MODEL] + [path for tiny in TINY for path in sorted(tiny.iterdir())
+                                 if any((path / file).exists() for file in ("config.json", "model.gguf"))]
 
     def case(self):
         """(folder, commands to run on it)."""
