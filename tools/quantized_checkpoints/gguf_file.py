@@ -6,7 +6,10 @@ NAMES = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": 
          "lm_head.weight": "output.weight"}
 PARTS = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
          "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
-         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
+         "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+         "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "mlp.gate": "ffn_gate_inp",
+         "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps",
+         "mlp.experts.down_proj": "ffn_down_exps"}
 
 
 def file_name(name):
@@ -33,9 +36,28 @@ def rope_factors(dim, theta, s):
     return (1 / ((1 - smooth) / s["factor"] + smooth)).astype(np.float32)
 
 
+def stacked(weights):
+    """The matrices of a layer's experts as one tensor, with the names of their parts."""
+    out = {}
+    for name, w in weights.items():
+        at = name.find(".experts.")
+        if at < 0:
+            out[name] = [(name, w)]
+            continue
+        part = name[at + len(".experts."):].split(".", 1)[1]
+        out.setdefault(f"{name[:at]}.experts.{part}", []).append((name, w))
+    return out
+
+
 def write(model, path, kind, stored_names, fnv, scaling=None):
     config = model.config
-    writer = gguf.GGUFWriter(path, "llama")
+    mixture = hasattr(config, "num_experts")
+    writer = gguf.GGUFWriter(path, "qwen3moe" if mixture else "llama")
+    if mixture:
+        writer.add_key_length(config.head_dim)
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -57,18 +79,21 @@ def write(model, path, kind, stored_names, fnv, scaling=None):
         writer.add_tensor("rope_freqs.weight", rope_factors(dim, 10000.0, scaling))
     values, digests = {}, {}
     kind = gguf.GGMLQuantizationType[kind]
-    for name, p in stored_names(model).items():
-        w = p.detach().float().numpy()
-        if w.ndim == 1:
+    weights = {name: p.detach().float().numpy() for name, p in stored_names(model).items()}
+    for name, parts in stacked(weights).items():
+        w = parts[0][1] if len(parts) == 1 else np.stack([part for _, part in parts])
+        if w.ndim == 1 or name.endswith("mlp.gate.weight"):  # routers stay as they are
             writer.add_tensor(file_name(name), w)
             continue
         heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
-        turn = next((n for part, n in heads.items() if part in name), None)
+        turn = next((n for part, n in heads.items() if part in name), None) if not mixture else None
         data = gguf.quantize(paired(w, turn) if turn else w, kind)
         writer.add_tensor(file_name(name), data, raw_dtype=kind)
         exact = exact_values(data, kind)
         digests[file_name(name)] = fnv(exact)
-        values[name] = (unpaired(exact, turn) if turn else exact).astype(np.float64)
+        exact = (unpaired(exact, turn) if turn else exact).astype(np.float64)
+        for i, (part, _) in enumerate(parts):
+            values[part] = exact[i] if len(parts) > 1 else exact
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -199,14 +199,46 @@ def simple(kind, pack, quantization):
     return kind, lambda model, folder: plain_case(model, folder, lambda name, w: pack(w), quantization)
 
 
+def apart(model):
+    """The same tensors as modules in which each expert has linear layers of its own, which are what
+    compressed-tensors looks for."""
+    root = torch.nn.Module()
+    for name, p in stored_names(model).items():
+        *path, leaf, _ = name.split(".")
+        at = root
+        for part in path:
+            if not hasattr(at, part):
+                at.add_module(part, torch.nn.Module())
+            at = getattr(at, part)
+        layer = torch.nn.Linear(p.shape[1], p.shape[0], bias=False) if linear(name) else torch.nn.Module()
+        layer.weight = torch.nn.Parameter(p.detach().clone())
+        at.add_module(leaf, layer)
+    return root
+
+
 def ct_case(kind, preset):
     def write(model, folder):
-        values, digests = compressed.write(copy.deepcopy(model), folder, preset, stored_names, linear, fnv)
+        written = apart(model) if kind == "moe" else copy.deepcopy(model)
+        values, digests = compressed.write(written, folder, preset, stored_names, linear, fnv)
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(
             json.dumps(config_json(model, config["quantization_config"]), indent=1) + "\n")
         put(model, values)
         write_expected(folder, model, digests)
+    return kind, write
+
+
+def modelopt_mixed_case(kind):
+    """Attention in eight-bit floats, experts in four-bit ones."""
+    def write(model, folder):
+        def pack(name, w):
+            return packing.nvfp4(w, False) if ".experts." in name else packing.fp8_tensor(w, 0.03125)
+        layers = {}
+        for i in range(model.config.num_hidden_layers):
+            layers[f"model.layers.{i}.self_attn"] = {"quant_algo": "FP8"}
+            layers[f"model.layers.{i}.mlp.experts"] = {"quant_algo": "W4A16_NVFP4", "group_size": 16}
+        plain_case(model, folder, pack, {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
+                                         "quantized_layers": layers, "ignore": ["lm_head"]})
     return kind, write
 
 
@@ -369,22 +401,26 @@ def gguf_case(kind, types, scaling=None):
     return kind, write
 
 
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 32, "zero_point": True, "version": "gemm",
+       "modules_to_not_convert": None}
+AUTOFP8 = {"quant_method": "fp8", "activation_scheme": "static", "ignored_layers": ["lm_head"]}
+
 CASES = {
     "gptq": gptq_case("dense"),
     "gptq_v2_zeros": gptq_case("dense", symmetric=False, version=2),
     "gptq_desc_act": gptq_case("dense", desc_act=True),
     "gptq_mislabelled": mislabelled("dense"),
     "gptq_moe": gptq_case("moe"),
-    "awq": simple("dense", packing.awq, {"quant_method": "awq", "bits": 4, "group_size": 32,
-                                         "zero_point": True, "version": "gemm", "modules_to_not_convert": None}),
+    "awq": simple("dense", packing.awq, AWQ),
+    "awq_moe": simple("moe", packing.awq, AWQ),
     "fp8_block": simple("dense", packing.fp8_block,
                         {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
                          "weight_block_size": [64, 64]}),
     "fp8_block_moe": simple("moe", packing.fp8_block,
                             {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
                              "weight_block_size": [64, 64], "modules_to_not_convert": ["lm_head", "mlp.gate"]}),
-    "autofp8": simple("dense", lambda w: packing.fp8_tensor(w, 0.03125),
-                      {"quant_method": "fp8", "activation_scheme": "static", "ignored_layers": ["lm_head"]}),
+    "autofp8": simple("dense", lambda w: packing.fp8_tensor(w, 0.03125), AUTOFP8),
+    "autofp8_moe": simple("moe", lambda w: packing.fp8_tensor(w, 0.03125), AUTOFP8),
     "fbgemm_fp8": simple("dense", packing.fp8_output,
                          {"quant_method": "fbgemm_fp8", "activation_scale_ub": 1200.0,
                           "modules_to_not_convert": ["lm_head"]}),
@@ -393,6 +429,9 @@ CASES = {
     "ct_w4a16": ct_case("dense", "W4A16"),
     "ct_w4a16_asym": ct_case("dense", "W4A16_ASYM"),
     "ct_w8a8": ct_case("dense", "W8A8"),
+    "ct_w4a16_moe": ct_case("moe", "W4A16"),
+    "ct_w8a8_moe": ct_case("moe", "W8A8"),
+    "ct_fp8_dynamic_moe": ct_case("moe", "FP8_DYNAMIC"),
     "ct_w4a8": ct_case("dense", "W4A8"),
     "ct_fp8_dynamic": ct_case("dense", "FP8_DYNAMIC"),
     "ct_fp8_block": ct_case("dense", "FP8_BLOCK"),
@@ -400,11 +439,14 @@ CASES = {
     "ct_mxfp4": simple("dense", packing.mxfp4, ct_float("mxfp4-pack-quantized", 32)),
     "modelopt_nvfp4": simple("dense", lambda w: packing.nvfp4(w, False),
                              {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}),
+    "modelopt_mixed_moe": modelopt_mixed_case("moe"),
     "modelopt_awq": modelopt_awq_case("dense"),
     "bnb_nf4": simple("dense", lambda w: packing.bnb_nf4(w, False),
                       bnb(load_in_4bit=True, bnb_4bit_quant_type="nf4")),
     "bnb_nf4_nested": simple("dense", lambda w: packing.bnb_nf4(w, True),
                              bnb(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)),
+    "bnb_nf4_moe": simple("moe", lambda w: packing.bnb_nf4(w, True),
+                          bnb(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)),
     "bnb_int8": simple("dense", packing.bnb_int8, bnb(load_in_8bit=True)),
     "fastdeploy_wint8": fastdeploy_case("ernie", lambda module: packing.fastdeploy_int8,
                                         {"quantization": "wint8", "is_permuted": False}),
@@ -435,6 +477,7 @@ CASES = {
     "gguf_q4_0": gguf_case("dense", "Q4_0"),
     "gguf_q4_1": gguf_case("dense", "Q4_1"),
     "gguf_q8_0": gguf_case("dense", "Q8_0"),
+    "gguf_q4_0_moe": gguf_case("moe", "Q4_0"),
 }
 
 
