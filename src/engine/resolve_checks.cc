@@ -219,9 +219,9 @@ void check_schemes(const model::SchemeChoice& schemes, const model::Quantization
   const std::string& method = quantization.method;
   if (schemes.any() && !method.empty() && method != "fp8")
     fail_load(
-        "--quantization: the checkpoint is quantized already ({}), and values are rounded twice "
-        "only where it is fp8; leave the flag out",
-        quantization.about);
+        "--quantization: the checkpoint is quantized already ({}: {}), and only one whose "
+        "\"quant_method\" is fp8 is rounded a second time; leave the flag out",
+        method, quantization.about);
 }
 
 }  // namespace skiff::engine
