@@ -191,6 +191,8 @@ int run_inspect(const Args& args) {
       describe(resolved.precision.kv), resolved.limits.max_context, resolved.limits.max_seqs,
       resolved.limits.max_rows);
   if (resolved.schemes.any()) fmt::print("  quantized: {}\n", resolved.schemes.describe());
+  if (resolved.drafter && resolved.drafter->schemes.any())
+    fmt::print("  drafter quantized: {}\n", resolved.drafter->schemes.describe());
   std::fflush(stdout);
   fmt::print("{}",
              model::plan_memory(local, engine::memory_request(resolved, local, *ops)).table());

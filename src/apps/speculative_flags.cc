@@ -66,6 +66,14 @@ void read_model(const std::string& key, const Json& value, draft::Settings& to) 
   to.model = value.get<std::string>();
 }
 
+void read_quantization(const std::string& key, const Json& value, draft::Settings& to) {
+  if (value.is_null()) return;
+  if (!value.is_string())
+    refuse(fmt::format("{} is {}; it must be a name that --quantization knows, or null", key,
+                       value.dump()));
+  to.quantization = value.get<std::string>();
+}
+
 void read_ranks(const std::string& key, const Json& value, draft::Settings& to) {
   to.ranks = integer_of(key, value, 1, kMaxDraftRanks);
 }
@@ -215,8 +223,7 @@ const std::vector<Key>& keys() {
       {"accept_policy", "", "", check_policy},
       {"model", "", "weights", read_model},
       {"draft_tensor_parallel_size", "", "weights", read_ranks},
-      {"quantization", "", "weights",
-       only(nullptr, "a drafter computes with the weights that its folder has")},
+      {"quantization", "", "weights", read_quantization},
       {"num_model_steps", "", "mtp", read_steps},
       {"mtp_strategy", "", "mtp", only("default", "the module makes all drafts")},
       {"num_gpu_block_expand_ratio", "", "mtp",

@@ -164,8 +164,10 @@ TEST(SpeculativeFlags, Mtp) {
               HasSubstr("num_model_steps is 1 and num_speculative_tokens 2"));
   EXPECT_THAT(refusal(R"({"method": "mtp", "mtp_strategy": "with_ngram"})"),
               HasSubstr("can only be \"default\""));
-  EXPECT_THAT(refusal(R"({"method": "mtp", "quantization": "wint8"})"),
-              HasSubstr("can only be null"));
+  EXPECT_EQ(of(R"({"method": "mtp", "quantization": "wint8"})")->quantization, "wint8");
+  EXPECT_THAT(refusal(R"({"method": "mtp", "quantization": 8})"),
+              HasSubstr("a name that --quantization knows, or null"));
+  EXPECT_THAT(refusal(R"({"method": "ngram", "quantization": "wint8"})"), HasSubstr("no effect"));
   EXPECT_THAT(refusal(R"({"method": "mtp", "model": 3})"), HasSubstr("must be a folder"));
   EXPECT_THAT(refusal(R"({"method": "mtp", "max_ngram_size": 3})"), HasSubstr("no effect"));
 }

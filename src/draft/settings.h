@@ -22,6 +22,9 @@ struct Settings {
   // draft_model: the folder of the model whose tokens are drafts. mtp: that of the module, or empty
   // if it is beside the model (model/mtp.h). eagle, eagle3: that of the head (model/eagle.h).
   std::string model = {};
+  // Methods with weights: how those are quantized while they are loaded, as --quantization names
+  // it; empty: they are not.
+  std::string quantization = {};
   // draft_model: among how many ranks it is cut, where several compute the served model: 1, or as
   // many as that has; 0 means as many. With 1 every rank computes all of it.
   int ranks = 0;

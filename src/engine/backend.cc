@@ -58,7 +58,7 @@ std::vector<WeightFormat> drafter_formats(const Resolved& resolved, const Ops& o
   SKIFF_CHECK(resolved.drafter, "nothing drafts");
   return model::quantized_formats(
       model::kept_slots(model::slots_of(resolved.drafter->spec, resolved.drafter->part.size),
-                        resolved.precision, {}, resolved.drafter->stored,
+                        resolved.precision, resolved.drafter->schemes, resolved.drafter->stored,
                         [&](const WeightFormat& format) { return ops.multiplies(format); }));
 }
 
@@ -75,6 +75,7 @@ std::optional<model::MemoryRequest::Drafter> drafter_request(const Resolved& res
   const ModelSpec& spec = resolved.drafter->spec;
   return model::MemoryRequest::Drafter{
       .spec = spec,
+      .schemes = resolved.drafter->schemes,
       .stored = resolved.drafter->stored,
       .ranks = resolved.drafter->part.size,
       .work = ModelDrafter::memory_bytes(spec,

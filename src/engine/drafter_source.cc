@@ -5,6 +5,7 @@
 #include "arch/shard.h"
 #include "base/load_error.h"
 #include "draft/methods.h"
+#include "engine/resolve_checks.h"
 #include "model/eagle.h"
 #include "model/kv_cache_dtype.h"
 #include "model/mtp.h"
@@ -55,6 +56,18 @@ DrafterSource source_of(const draft::Settings& settings, const std::string& fold
   return eagle_head(settings, model);
 }
 
+// The experts that are always on are computed apart where their scheme is another one than that of
+// the routed ones.
+void quantize(DrafterSource& drafter, const std::string& name) {
+  constexpr std::string_view kKey = "--speculative-config: quantization";
+  ModelSpec& spec = drafter.config.spec;
+  drafter.schemes = model::choose_schemes(name, "", spec, kKey);
+  check_schemes(drafter.schemes, drafter.config.quantization, kKey);
+  if (drafter.schemes.of(model::LayerKind::kExperts) !=
+      drafter.schemes.of(model::LayerKind::kDense))
+    separate_shared_experts(spec);
+}
+
 // A block holds the layers of both models, so the drafter must suit the format of the KV cache,
 // too.
 void check_cache(const ModelSpec& spec, const Precision& precision) {
@@ -90,6 +103,7 @@ std::optional<DrafterSource> find_drafter(const draft::Settings& settings,
                                           const Precision& precision, int ranks) {
   if (!draft::has_weights(settings.method)) return std::nullopt;
   DrafterSource out = source_of(settings, folder, model);
+  quantize(out, settings.quantization);
   check_cache(out.config.spec, precision);
   cut(out, model, settings.ranks == 1 ? 1 : ranks);
   take_part(out, 0);

@@ -21,6 +21,7 @@ struct DrafterSource {
   ModelSpec spec;             // describes that part
   std::vector<model::StoredForm> stored;  // its slots' forms in a quantized checkpoint, or empty
   std::vector<Token> tokens = {};         // those that its logits stand for, in order; empty: all
+  model::SchemeChoice schemes = {};       // how its weights are quantized while they are loaded
 };
 
 // Reads the drafter that `settings` name, for `model` in `folder`, which `ranks` ranks compute.

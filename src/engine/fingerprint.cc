@@ -117,6 +117,8 @@ kv::BlockKey fingerprint_of(const Resolved& resolved, const Arithmetic& arithmet
                                  resolved.cache.version, arithmetic.build, arithmetic.backend,
                                  text_of(resolved.precision), resolved.cache.block_size);
   if (resolved.schemes.any()) text += fmt::format("quantized {}\n", resolved.schemes.describe());
+  if (resolved.drafter && resolved.drafter->schemes.any())
+    text += fmt::format("drafter quantized {}\n", resolved.drafter->schemes.describe());
   if (resolved.ranks > 1) text += fmt::format("cut among {} ranks\n", resolved.ranks);
   if (resolved.whole_experts) text += "with whole experts\n";
   if (resolved.sharers > 1)
@@ -136,6 +138,9 @@ peer::Facts shared_facts(const Resolved& resolved, const Arithmetic& arithmetic,
           {"the precision", text_of(resolved.precision)},
           {"the quantization while loading",
            resolved.schemes.any() ? resolved.schemes.describe() : "none"},
+          {"quantization of what drafts", resolved.drafter && resolved.drafter->schemes.any()
+                                              ? resolved.drafter->schemes.describe()
+                                              : "none"},
           {"--enable-expert-parallel", resolved.whole_experts ? "on" : "off"},
           {"--block-size", std::to_string(resolved.cache.block_size)},
           {"the size of a block in bytes", std::to_string(block_bytes)},

@@ -82,6 +82,16 @@ TEST_F(FingerprintTest, OtherInstancesMayCutTheDrafterOtherwise) {
   EXPECT_NE(fingerprint_of(facts(), resolved_), file);
 }
 
+TEST_F(FingerprintTest, IsOfTheDraftersFormat) {
+  resolved_.speculation = draft::Settings{.method = "draft_model"};
+  resolved_.drafter.emplace();
+  resolved_.drafter->folder = folder_.path();
+  const peer::Facts plain = shared_facts(resolved_, arithmetic_, 16);
+  EXPECT_TRUE(tells([&] { resolved_.drafter->schemes = model::choose_schemes("wint8", "", {}); }));
+  EXPECT_NE(shared_facts(resolved_, arithmetic_, 16), plain);
+  EXPECT_TRUE(tells([&] { resolved_.drafter->schemes = model::choose_schemes("int4", "", {}); }));
+}
+
 TEST_F(FingerprintTest, IsOfThePrecision) {
   Precision& precision = resolved_.precision;
   EXPECT_TRUE(tells([&] { precision.act = DType::kBF16; }));

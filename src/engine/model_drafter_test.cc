@@ -5,6 +5,9 @@
 
 #include <gmock/gmock.h>
 
+#include "engine/backend.h"
+#include "engine/rank_weights.h"
+#include "engine/resolve.h"
 #include "engine/schedules_testing.h"
 
 namespace skiff::engine {
@@ -17,9 +20,12 @@ constexpr const char* kOneLayer = R"({
   "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
   "num_key_value_heads": 1, "max_position_embeddings": 40, "torch_dtype": "float32"})";
 
-model::LoadedModel dummy(const std::string& dir, uint64_t seed, Ops& ops) {
-  return model::load_model(dir, model::read_model_config(dir),
+model::LoadedModel dummy(const std::string& dir, uint64_t seed, Ops& ops,
+                         const std::string& quantization = "") {
+  const model::ModelConfig config = model::read_model_config(dir);
+  return model::load_model(dir, config,
                            {.precision = uniform_precision(DType::kF32),
+                            .schemes = model::choose_schemes(quantization, "", config.spec),
                             .format = model::LoadFormat::kDummy,
                             .dummy_seed = seed},
                            ops);
@@ -58,6 +64,64 @@ TEST(ModelDrafter, NeverChangesAText) {
   EXPECT_LT(totals.kept, totals.drafted / 2) << "another model's drafts are mostly wrong";
   EXPECT_GT(totals.preemptions, 0u);
   EXPECT_GT(totals.cached, 0u);
+}
+
+// Returns which part of the drafts of greedy sequences is kept.
+double kept_of(Model& model, const model::LoadedModel& drafter) {
+  Totals totals;
+  for (int seed = 0; seed < 20; ++seed) {
+    std::mt19937_64 rng(static_cast<uint64_t>(seed));
+    const store::TempDir storage;
+    auto requests = random_requests(rng, model.weights.spec.vocab);
+    for (NewSequence& s : requests) s.params = {.temperature = 0};
+    engine::Setup setup = random_setup(rng);
+    setup.drafter = &drafter;
+    setup.draft_tokens = 1 + seed % 3;
+    Listener listener;
+    run(model, setup, shuffled_commands(requests, 0, rng), rng, nullptr, storage, listener, totals);
+  }
+  EXPECT_GT(totals.drafted, 100);
+  return static_cast<double>(totals.kept) / static_cast<double>(totals.drafted);
+}
+
+// Its drafts are those of its weights as far as these are: the text is the served model's.
+TEST(ModelDrafter, AQuantizedOneNeverChangesATextAndDraftsNearly) {
+  DummyFolder folder("drafted_quantized"), small("quantized_drafter", kOneLayer);
+  Model model(folder.path(), model::LoadFormat::kDummy, DType::kF32, make_cpu_ops(2));
+  const double other = kept_of(model, dummy(small.path(), 9, *model.ops));
+  for (const char* scheme : {"wint8", "wint4", "int4", "block_wise_fp8", "a8w8"}) {
+    SCOPED_TRACE(scheme);
+    const model::LoadedModel drafter = dummy(folder.path(), 5, *model.ops, scheme);
+    EXPECT_LT(drafter.bytes, model.weights.bytes);
+    Totals totals;
+    check_texts(model, drafter, 12, totals);
+    EXPECT_GT(totals.drafted, 0);
+    const double kept = kept_of(model, drafter);
+    std::printf("%s: %.3f of the drafts are kept, of another model's %.3f\n", scheme, kept, other);
+    EXPECT_GT(kept, std::string(scheme).find('4') == std::string::npos ? 0.7 : 2 * other);
+  }
+}
+
+// The plan counts the bytes that are then loaded.
+TEST(ModelDrafter, AQuantizedOneTakesTheMemoryOfThePlan) {
+  DummyFolder folder("planned_drafter");
+  EngineConfig config{.model = folder.path(), .load_format = model::LoadFormat::kDummy};
+  config.device = "cpu";
+  std::vector<size_t> bytes;
+  for (const char* scheme : {"none", "wint8", "wint4"}) {
+    config.speculation = {.method = "draft_model", .model = folder.path(), .quantization = scheme};
+    const model::ModelConfig model = read_model(config);
+    const Resolved resolved = resolve(config, model);
+    const auto ops = make_ops(resolved);
+    bytes.push_back(
+        model::plan_memory(model.spec, memory_request(resolved, model.spec, *ops)).drafter);
+    EXPECT_EQ(bytes.back(),
+              load_weights(resolved, model, {}, folders_of(resolved, config.model), {}, *ops)
+                  .drafter->bytes)
+        << scheme;
+  }
+  EXPECT_LT(bytes[1], bytes[0]);
+  EXPECT_LT(bytes[2], bytes[1]);
 }
 
 // Prefix hits, preemptions, cut prompts, lower tiers, rejected drafts and steps behind which

@@ -39,9 +39,11 @@ class Module {
       norm_.assign(static_cast<size_t>(width_), 1);  // no head of EAGLE uses it
     hidden_ = floats("hidden"), logits = floats("logits");
     tokens = tokens_of("tokens"), drafts = tokens_of("drafts");
-    weights =
-        model::load_model(source.folder, source.config,
-                          {.precision = uniform_precision(DType::kF32), .part = source.part}, *ops);
+    weights = model::load_model(source.folder, source.config,
+                                {.precision = uniform_precision(DType::kF32),
+                                 .schemes = source.schemes,
+                                 .part = source.part},
+                                *ops);
     model::share_weights(weights.spec, weights.weights, shared());
   }
 

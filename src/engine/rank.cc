@@ -27,6 +27,12 @@ void report_invariance(const Ops& ops) {
                  ops.name());
 }
 
+void check_drafter_formats(const DrafterSource& drafter, const Precision& precision,
+                           const Ops& ops) {
+  model::check_formats(model::slots_of(drafter.spec, drafter.part.size), precision, drafter.schemes,
+                       ops, drafter.stored, "--speculative-config: quantization");
+}
+
 Progress progress_of(const StartLog& log) {
   if (log.progress) return log.progress;
   return make_progress_bar(log.quiet ? "" : "loading weights");
@@ -56,6 +62,7 @@ Rank::Rank(const Resolved& resolved, const model::ModelConfig& model, comm::Mesh
   if (!log.quiet && resolved_.batch_invariant) report_invariance(*ops_);
   model::check_formats(model::slots_of(spec, part().size), resolved_.precision, resolved_.schemes,
                        *ops_, resolved_.stored);
+  if (resolved_.drafter) check_drafter_formats(*resolved_.drafter, resolved_.precision, *ops_);
   shares_ = twin && ops_->device() == Device{} && twin->ops_->device() == Device{};
   if (shares_)
     memory_ = twin->memory_;
@@ -81,8 +88,11 @@ void Rank::plan(const ModelSpec& spec, StartLog& log) {
 
 std::shared_ptr<RankWeights> Rank::load(const model::ModelConfig& model, const StartLog& log) {
   if (resolved_.drafter && !log.quiet)
-    spdlog::info("at most {} tokens are drafted by {}, method {}", resolved_.speculation->tokens,
-                 resolved_.drafter->folder, resolved_.speculation->method);
+    spdlog::info("at most {} tokens are drafted by {}, method {}{}", resolved_.speculation->tokens,
+                 resolved_.drafter->folder, resolved_.speculation->method,
+                 resolved_.drafter->schemes.any()
+                     ? "; quantized: " + resolved_.drafter->schemes.describe()
+                     : "");
   return std::make_shared<RankWeights>(load_weights(resolved_, model, part(),
                                                     folders_of(resolved_, resolved_.model.folder),
                                                     progress_of(log), *ops_));

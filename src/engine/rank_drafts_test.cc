@@ -60,10 +60,13 @@ class Group {
       Model& part = model->rank(static_cast<size_t>(rank));
       part.weights.spec.taps = served.spec.taps;
       take_part(source, rank);
-      drafters_.push_back(model::load_model(
-          source.folder, source.config,
-          {.precision = precision, .format = format, .dummy_seed = seed, .part = source.part},
-          *part.ops));
+      drafters_.push_back(model::load_model(source.folder, source.config,
+                                            {.precision = precision,
+                                             .schemes = source.schemes,
+                                             .format = format,
+                                             .dummy_seed = seed,
+                                             .part = source.part},
+                                            *part.ops));
       model::LoadedModel& loaded = drafters_.back();
       if (loaded.spec.joins)
         model::share_weights(loaded.spec, loaded.weights, part.weights.weights);
@@ -125,6 +128,19 @@ TEST(RankDrafts, ADraftModelThatIsCutChangesNoText) {
     check_texts(Group(served.path(), {.method = "draft_model", .model = small.path()},
                       model::LoadFormat::kDummy, act, 2),
                 24);
+}
+
+TEST(RankDrafts, QuantizedOnesChangeNoText) {
+  const DummyFolder served("rank_drafts_quantized", kServed),
+      small("rank_drafts_quantized_small", kSmall);
+  for (const int ranks : {0, 1})
+    check_texts(Group(served.path(),
+                      {.method = "draft_model",
+                       .model = small.path(),
+                       .quantization = "wint8",
+                       .ranks = ranks},
+                      model::LoadFormat::kDummy, DType::kF32, 2),
+                12);
 }
 
 TEST(RankDrafts, ADraftModelThatEachRankHasWholeChangesNoText) {

@@ -25,6 +25,7 @@ model::LoadedModel load_drafter(const Resolved& own, const model::LoadedModel& s
                                 const std::string& folder, Ops& ops) {
   const DrafterSource& drafter = *own.drafter;
   model::LoadOptions options = options_of(own);
+  options.schemes = drafter.schemes;
   options.part = drafter.part;
   model::LoadedModel loaded = model::load_model(folder, drafter.config, options, ops);
   if (drafter.config.spec.joins) model::share_weights(loaded.spec, loaded.weights, served.weights);

@@ -215,13 +215,14 @@ void check_drafter(const draft::Settings& settings, int ranks) {
         ranks);
 }
 
-void check_schemes(const model::SchemeChoice& schemes, const model::Quantization& quantization) {
+void check_schemes(const model::SchemeChoice& schemes, const model::Quantization& quantization,
+                   std::string_view asked) {
   const std::string& method = quantization.method;
   if (schemes.any() && !method.empty() && method != "fp8")
     fail_load(
-        "--quantization: the checkpoint is quantized already ({}: {}), and only one whose "
-        "\"quant_method\" is fp8 is rounded a second time; leave the flag out",
-        method, quantization.about);
+        "{}: the checkpoint is quantized already ({}: {}), and only one whose \"quant_method\" is "
+        "fp8 is rounded a second time; leave it out",
+        asked, method, quantization.about);
 }
 
 }  // namespace skiff::engine

@@ -2,6 +2,7 @@
 // LoadError, whose message names the flag and its value, or does nothing.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "engine/config.h"
 #include "engine/resolved.h"
@@ -44,7 +45,8 @@ void check_drafter(const draft::Settings& settings, int ranks);
 
 // Refuses to quantize what is quantized already, so that values are not rounded twice. Allowed are
 // 8-bit floats with scales, as DeepSeek-V3 was published: there is no checkpoint of more bits to
-// start from.
-void check_schemes(const model::SchemeChoice& schemes, const model::Quantization& quantization);
+// start from. `asked` names the option.
+void check_schemes(const model::SchemeChoice& schemes, const model::Quantization& quantization,
+                   std::string_view asked = "--quantization");
 
 }  // namespace skiff::engine

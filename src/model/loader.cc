@@ -134,14 +134,14 @@ ModelSpec local_spec(const ModelSpec& whole, const RankOf& part) {
 }
 
 [[noreturn]] void refuse(const Slot& slot, const SchemeChoice& choice, const WeightFormat& format,
-                         const Ops& ops) {
+                         const Ops& ops, std::string_view asked) {
   std::string others;
   for (const Scheme& scheme : schemes())
     if (ops.multiplies(scheme.format))
       others += (others.empty() ? "" : ", ") + std::string(scheme.name);
   fail_load(
-      "--quantization {}: the {} backend cannot multiply {} here; {}",
-      choice.of(slot.layer_kind)->name, ops.name(), skiff::describe(format),
+      "{} {}: the {} backend cannot multiply {} here; {}", asked, choice.of(slot.layer_kind)->name,
+      ops.name(), skiff::describe(format),
       others.empty() ? "it takes no quantized weights: use --device cpu" : "choose from " + others);
 }
 
@@ -149,7 +149,7 @@ ModelSpec local_spec(const ModelSpec& whole, const RankOf& part) {
 
 std::vector<Kept> check_formats(const std::vector<Slot>& slots, const Precision& precision,
                                 const SchemeChoice& schemes, const Ops& ops,
-                                std::span<const StoredForm> stored) {
+                                std::span<const StoredForm> stored, std::string_view asked) {
   SKIFF_CHECK(precision.act == DType::kF32 || precision.act == DType::kBF16, "activations in {}",
               name(precision.act));
   if (!ops.multiplies(precision.weights))
@@ -160,7 +160,7 @@ std::vector<Kept> check_formats(const std::vector<Slot>& slots, const Precision&
                  [&](const WeightFormat& format) { return ops.multiplies(format); });
   for (size_t i = 0; i < slots.size(); ++i)
     if (all[i].rule && !ops.multiplies(all[i].format))
-      refuse(slots[i], schemes, all[i].format, ops);
+      refuse(slots[i], schemes, all[i].format, ops, asked);
   return all;
 }
 

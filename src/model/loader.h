@@ -42,10 +42,12 @@ struct LoadedModel {
 };
 
 // Returns what becomes of each slot; `stored` is as for kept_slots(). Throws a LoadError that names
-// the flag where `ops` cannot multiply a weight in the format that it should be quantized to.
+// the option `asked` where `ops` cannot multiply a weight in the format that it should be quantized
+// to.
 std::vector<Kept> check_formats(const std::vector<Slot>& slots, const Precision& precision,
                                 const SchemeChoice& schemes, const Ops& ops,
-                                std::span<const StoredForm> stored = {});
+                                std::span<const StoredForm> stored = {},
+                                std::string_view asked = "--quantization");
 
 // `config` is that of the whole model, of which options.part is loaded; its size must fit
 // (arch/shard.h). Throws a LoadError of one line, which names the file or the tensors, where

@@ -32,10 +32,10 @@ size_t weight_bytes(const ModelSpec& spec, const MemoryRequest& request) {
   return sum;
 }
 
-// A drafter has the dtypes of the model, and what its own checkpoint quantized.
+// A drafter has the dtypes of the model, and what it or its own checkpoint quantized.
 size_t drafter_bytes(const MemoryRequest::Drafter& drafter, const MemoryRequest& request) {
   MemoryRequest own = request;
-  own.schemes = {};
+  own.schemes = drafter.schemes;
   own.stored = drafter.stored;
   own.ranks = drafter.ranks;
   return weight_bytes(drafter.spec, own);

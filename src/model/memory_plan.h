@@ -30,6 +30,7 @@ struct MemoryRequest {
   // A model that drafts tokens for this one, if there is one: its layers are in the blocks, too.
   struct Drafter {
     ModelSpec spec;                  // of the rank's part, or of all of it
+    SchemeChoice schemes;            // as above
     std::vector<StoredForm> stored;  // as above
     int ranks = 1;                   // among which it is cut
     size_t work = 0;                 // bytes that it works with

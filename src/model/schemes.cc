@@ -12,7 +12,7 @@ namespace {
 
 constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16, kI8 = DType::kI8, kI4 = DType::kI4,
                 kF8 = DType::kF8E4M3;
-constexpr std::string_view kFlag = "--quantization", kConfigFlag = "--quantization-config";
+constexpr std::string_view kConfigFlag = "--quantization-config";
 
 // Each scheme is one line, however long.
 // clang-format off
@@ -147,7 +147,8 @@ std::string SchemeChoice::describe() const {
   return text;
 }
 
-SchemeChoice choose_schemes(std::string_view name, std::string_view config, const ModelSpec& spec) {
+SchemeChoice choose_schemes(std::string_view name, std::string_view config, const ModelSpec& spec,
+                            std::string_view asked) {
   SchemeChoice choice;
   if (!name.empty() && name.front() == '{') {
     apply_config(choice, name);
@@ -157,7 +158,7 @@ SchemeChoice choose_schemes(std::string_view name, std::string_view config, cons
     const bool apart = mixed && has_experts(spec);
     const std::string_view experts = apart ? recipe->experts : mixed ? recipe->alone : name;
     const std::string_view others = apart ? recipe->others : experts;
-    choice.set(LayerKind::kExperts, need_scheme(experts, std::string(kFlag)));
+    choice.set(LayerKind::kExperts, need_scheme(experts, std::string(asked)));
     choice.set(LayerKind::kAttention, find_scheme(others));
     choice.set(LayerKind::kDense, find_scheme(others));
   }

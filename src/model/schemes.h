@@ -62,7 +62,9 @@ class SchemeChoice {
 // in FastDeploy, w4a8 in a8w8, a8w8_fp8_wint4 in block_wise_fp8. The configuration is a JSON
 // object from kinds of layers to names of schemes or "none"; FastDeploy's dense_quant_type
 // (attention and dense) and moe_quant_type (experts) may stand for kinds. It changes what the name
-// says. Throws a LoadError that names the flag, the key and the nearest name.
-SchemeChoice choose_schemes(std::string_view name, std::string_view config, const ModelSpec& spec);
+// says. Throws a LoadError that names the flag, the key and the nearest name; `asked` is the option
+// that `name` comes from.
+SchemeChoice choose_schemes(std::string_view name, std::string_view config, const ModelSpec& spec,
+                            std::string_view asked = "--quantization");
 
 }  // namespace skiff::model
