@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "draft/methods.h"
 
 namespace skiff::apps {
@@ -15,7 +16,9 @@ namespace {
 constexpr const char* kFlag = "--speculative-config";
 constexpr int kMaxDraftRanks = 64;  // as --tensor-parallel-size
 constexpr int kMostToken = 1 << 24;
-constexpr int kEagleTokens = 3;  // heads are trained on rows of their own, too
+constexpr int kEagleTokens = 3;          // heads are trained on rows of their own, too
+constexpr const char* kNaive = "naive";  // FastDeploy's way of speculating without drafts
+constexpr const char* kWithNgram = "with_ngram";
 
 bool is_eagle(std::string_view method) {
   return method == draft::kEagle || method == draft::kEagle3;
@@ -78,14 +81,43 @@ void read_ranks(const std::string& key, const Json& value, draft::Settings& to) 
   to.ranks = integer_of(key, value, 1, kMaxDraftRanks);
 }
 
-// The module runs once for each draft. Read after num_speculative_tokens.
-void read_steps(const std::string& key, const Json& value, draft::Settings& to) {
-  const int steps = integer_of(key, value, 1, draft::kMaxTokens);
-  if (steps != to.tokens)
+// What they mean together is read by read_steps().
+void check_steps(const std::string& key, const Json& value, draft::Settings&) {
+  integer_of(key, value, 1, draft::kMaxTokens);
+}
+void check_mtp_strategy(const std::string& key, const Json& value, draft::Settings&) {
+  if (value != "default" && value != kWithNgram)
+    refuse(
+        fmt::format("{} is {}; it must be \"default\", where the module makes all drafts, or "
+                    "\"{}\", where n-grams of the text append some to them",
+                    key, value.dump(), kWithNgram));
+}
+
+bool appends_ngrams(const Json& json) {
+  return json.contains("mtp_strategy") && json["mtp_strategy"] == kWithNgram;
+}
+
+// The module runs once for each draft that it makes; with n-grams behind them once, unless somebody
+// says more.
+void read_steps(const Json& json, draft::Settings& to) {
+  const bool appends = appends_ngrams(json);
+  const int steps = json.value("num_model_steps", appends ? 1 : to.tokens);
+  if (appends && steps == to.tokens)
     refuse(fmt::format(
-        "{} is {} and num_speculative_tokens {}; the module runs once for each draft, so they must "
-        "be equal: leave {} out",
-        key, steps, to.tokens, key));
+        "mtp_strategy is \"{}\", but num_model_steps is {}, as num_speculative_tokens: n-grams of "
+        "the text would make no draft; raise num_speculative_tokens, or leave mtp_strategy out",
+        kWithNgram, steps));
+  if (steps > to.tokens)
+    refuse(fmt::format(
+        "num_model_steps is {} and num_speculative_tokens {}; the module runs once for each draft, "
+        "so it cannot be more",
+        steps, to.tokens));
+  if (!appends && steps != to.tokens)
+    refuse(fmt::format(
+        "num_model_steps is {} and num_speculative_tokens {}; they must be equal, unless "
+        "\"mtp_strategy\": \"{}\" lets n-grams of the text make the other drafts",
+        steps, to.tokens, kWithNgram));
+  if (steps < to.tokens) to.model_steps = steps;
 }
 
 struct Strategy {
@@ -224,8 +256,8 @@ const std::vector<Key>& keys() {
       {"model", "", "weights", read_model},
       {"draft_tensor_parallel_size", "", "weights", read_ranks},
       {"quantization", "", "weights", read_quantization},
-      {"num_model_steps", "", "mtp", read_steps},
-      {"mtp_strategy", "", "mtp", only("default", "the module makes all drafts")},
+      {"num_model_steps", "", "mtp", check_steps},
+      {"mtp_strategy", "", "mtp", check_mtp_strategy},
       {"num_gpu_block_expand_ratio", "", "mtp",
        only(1, "the module's keys and values are in the same blocks")},
   };
@@ -247,6 +279,7 @@ std::string known_methods() {
   };
   for (const draft::Method& method : draft::methods()) add(method.name);
   for (const auto& name : draft::kWithWeights) add(name);
+  add(kNaive);
   return names;
 }
 
@@ -258,7 +291,8 @@ std::string method_of(const Json& json) {
   std::string method = value.get<std::string>();
   if (method == "ngram_match") method = "ngram";
   if (draft::find_method(method) != nullptr || draft::has_weights(method)) return method;
-  for (const char* later : {"medusa", "hydra", "naive"})
+  if (method == kNaive) return method;
+  for (const char* later : {"medusa", "hydra"})
     if (method == later)
       refuse(fmt::format("method {} is not supported yet; there are {}", method, known_methods()));
   refuse(fmt::format("method is \"{}\"; it must be one of {}", method, known_methods()));
@@ -294,29 +328,27 @@ Json json_of(const Args& args) {
   return json;
 }
 
-}  // namespace
+// Keys that were given, under the names of which they may be another name.
+using Given = std::map<std::string_view, std::string>;
 
-void read_speculation(const Args& args, engine::EngineConfig& config) {
-  const Json json = json_of(args);
-  if (json.empty() && !args.given("speculative-config")) return;
-  draft::Settings settings{.method = method_of(json)};
-  if (settings.method == draft::kMtp) settings.tokens = 1;  // what modules are trained for
-  if (is_eagle(settings.method)) settings.tokens = kEagleTokens;
-  std::map<std::string_view, std::string> seen;
+Given read_keys(const Json& json, draft::Settings& settings) {
+  Given seen;
   for (const auto& [name, value] : json.items()) {
     if (name == "method") continue;
     const Key& key = key_named(name);
-    if (!has_use(key.method, settings.method))
+    const bool appended = key.method == "ngram" && appends_ngrams(json);
+    if (!has_use(key.method, settings.method) && !(appended && settings.method == draft::kMtp))
       refuse(fmt::format("{} has no effect with method {}; leave it out", name, settings.method));
     const auto [before, is_new] = seen.emplace(key.same_as.empty() ? key.name : key.same_as, name);
     if (!is_new)
       refuse(fmt::format("{} and {} are the same; give one of them", before->second, name));
-    if (name != "num_model_steps") key.read(name, value, settings);
+    key.read(name, value, settings);
   }
-  if (json.contains("num_model_steps"))
-    read_steps("num_model_steps", json["num_model_steps"], settings);
-  check_strategy(json, settings.check);
-  settings.forced_rate = forced_rate(json, args.command() == kBench);
+  if (settings.method == draft::kMtp) read_steps(json, settings);
+  return seen;
+}
+
+void check_model(const draft::Settings& settings) {
   if (settings.method == draft::kDraftModel && settings.model.empty())
     refuse(
         "method draft_model needs \"model\", the folder of a smaller model with the same tokens");
@@ -325,6 +357,10 @@ void read_speculation(const Args& args, engine::EngineConfig& config) {
         fmt::format("method {} needs \"model\", the folder of a head that was trained for the "
                     "served model",
                     settings.method));
+}
+
+// One bound of the n-grams moves the other, unless both were given.
+void settle_ngrams(const Given& seen, draft::Settings& settings) {
   if (!seen.contains("min_ngram_size"))
     settings.min_ngram = std::min(settings.min_ngram, settings.max_ngram);
   if (!seen.contains("max_ngram_size"))
@@ -333,7 +369,25 @@ void read_speculation(const Args& args, engine::EngineConfig& config) {
     refuse(fmt::format("{} is {}, more than {}, which is {}; it must be from 1 to {}",
                        seen.at("min_ngram_size"), settings.min_ngram, seen.at("max_ngram_size"),
                        settings.max_ngram, settings.max_ngram));
-  config.speculation = settings;
+}
+
+}  // namespace
+
+void read_speculation(const Args& args, engine::EngineConfig& config) {
+  const Json json = json_of(args);
+  if (json.empty() && !args.given("speculative-config")) return;
+  draft::Settings settings{.method = method_of(json)};
+  if (settings.method == draft::kMtp) settings.tokens = 1;  // what modules are trained for
+  if (is_eagle(settings.method)) settings.tokens = kEagleTokens;
+  const Given seen = read_keys(json, settings);
+  check_strategy(json, settings.check);
+  settings.forced_rate = forced_rate(json, args.command() == kBench);
+  check_model(settings);
+  settle_ngrams(seen, settings);
+  if (settings.method == kNaive)
+    spdlog::info("{}: method {} drafts no tokens, so nothing is speculated", kFlag, kNaive);
+  else
+    config.speculation = settings;
 }
 
 }  // namespace skiff::apps

@@ -68,7 +68,7 @@ TEST(SpeculativeFlags, Suffix) {
 }
 
 TEST(SpeculativeFlags, WhatIsNotThereIsRefusedByName) {
-  for (const char* method : {"medusa", "hydra", "naive"})
+  for (const char* method : {"medusa", "hydra"})
     EXPECT_THAT(refusal(std::string(R"({"method": ")") + method + R"("})"),
                 AllOf(HasSubstr(method), HasSubstr("ngram, suffix")));
   EXPECT_THAT(refusal(R"({"method": "ngrams"})"), HasSubstr("\"ngrams\"; it must be one of ngram"));
@@ -162,14 +162,41 @@ TEST(SpeculativeFlags, Mtp) {
         HasSubstr("it must be a number from 1 to 64"));
   EXPECT_THAT(refusal(R"({"method": "mtp", "num_model_steps": 1, "num_speculative_tokens": 2})"),
               HasSubstr("num_model_steps is 1 and num_speculative_tokens 2"));
-  EXPECT_THAT(refusal(R"({"method": "mtp", "mtp_strategy": "with_ngram"})"),
-              HasSubstr("can only be \"default\""));
   EXPECT_EQ(of(R"({"method": "mtp", "quantization": "wint8"})")->quantization, "wint8");
   EXPECT_THAT(refusal(R"({"method": "mtp", "quantization": 8})"),
               HasSubstr("a name that --quantization knows, or null"));
   EXPECT_THAT(refusal(R"({"method": "ngram", "quantization": "wint8"})"), HasSubstr("no effect"));
   EXPECT_THAT(refusal(R"({"method": "mtp", "model": 3})"), HasSubstr("must be a folder"));
   EXPECT_THAT(refusal(R"({"method": "mtp", "max_ngram_size": 3})"), HasSubstr("no effect"));
+}
+
+// FastDeploy's example of both.
+TEST(SpeculativeFlags, MtpWithNgrams) {
+  const std::string with = R"({"method": "mtp", "mtp_strategy": "with_ngram")";
+  const auto of = [&](const std::string& keys) {
+    return settings_of({"--speculative-config", with + keys + "}"});
+  };
+  draft::Settings want{.method = "mtp", .tokens = 5, .model_steps = 2};
+  EXPECT_EQ(of(R"(, "num_model_steps": 2, "num_speculative_tokens": 5)"), want);
+  EXPECT_EQ(want.model_tokens(), 2);
+  EXPECT_TRUE(want.then_ngram());
+  want.model_steps = 1;
+  want.max_ngram = 3;
+  EXPECT_EQ(of(R"(, "num_speculative_tokens": 5, "max_ngram_size": 3)"), want);
+  EXPECT_FALSE(draft::Settings{.method = "mtp"}.then_ngram());
+  const auto refused = [&](const std::string& keys) { return refusal(with + keys + "}"); };
+  EXPECT_THAT(refused(""), HasSubstr("n-grams of the text would make no draft"));
+  EXPECT_THAT(refused(R"(, "num_model_steps": 2)"), HasSubstr("it cannot be more"));
+  EXPECT_THAT(refused(R"(, "num_model_steps": 17)"), HasSubstr("from 1 to 16"));
+  EXPECT_THAT(refusal(R"({"method": "mtp", "mtp_strategy": "ngram"})"),
+              HasSubstr("must be \"default\""));
+  EXPECT_THAT(refusal(R"({"method": "eagle", "model": "m", "mtp_strategy": "with_ngram"})"),
+              HasSubstr("no effect with method eagle"));
+}
+
+TEST(SpeculativeFlags, NaiveSpeculatesNothing) {
+  EXPECT_EQ(settings_of({"--speculative-config", R"({"method": "naive"})"}), std::nullopt);
+  EXPECT_THAT(refusal(R"({"method": "naive", "model": "x"})"), HasSubstr("no effect"));
 }
 
 TEST(SpeculativeFlags, DraftModel) {

@@ -107,6 +107,16 @@ Proposer proposer(const std::string& method, int tokens = 3, int min = 1, int ma
   return Proposer({.method = method, .tokens = tokens, .min_ngram = min, .max_ngram = max});
 }
 
+// Returns a place where the last n tokens of `text` end and `drafts` follow; 0: there is none.
+int follows(const Tokens& text, std::span<const Token> drafts, int n) {
+  for (auto end = std::ssize(text) - 1; end >= n; --end) {
+    if (!std::equal(text.end() - n, text.end(), text.begin() + end - n)) continue;
+    const Tokens next = continuation(text, static_cast<int>(end), static_cast<int>(drafts.size()));
+    if (std::ranges::equal(next, drafts)) return static_cast<int>(end);
+  }
+  return 0;
+}
+
 OpenSlot slot_of(int slot, Tokens history, Tokens reference = {}) {
   const auto prompt = static_cast<int>(history.size());
   return {.slot = slot,
@@ -133,6 +143,39 @@ TEST(Proposer, FollowsAPlaceWhileItIsRight) {
   p.read_on();
   EXPECT_THAT(p.next(0, Tokens{2}), ElementsAre(5, 6, 7));
   EXPECT_THAT(p.next(0, Tokens{5, 6}), ElementsAre(7, 8, 5));
+}
+
+// What follows guesses is what would follow if they were the text, as far as that was read.
+TEST(Proposer, GoesOnBehindGuesses) {
+  std::mt19937_64 rng(5);
+  long found = 0;
+  for (int round = 0; round < 400; ++round) {
+    const Tokens text = random_text(rng, 40 + rng() % 100),
+                 guesses = random_text(rng, 1 + rng() % 3);
+    const int n = 1 + static_cast<int>(rng() % 3);
+    Proposer p = proposer("ngram", 5, n, n);
+    p.open(slot_of(0, text));
+    p.read_on();
+    Tokens guessed = text;
+    guessed.insert(guessed.end(), guesses.begin(), guesses.end());
+    const Tokens drafts = p.next(0, {}, guesses);
+    ASSERT_GE(drafts.size(), guesses.size());
+    ASSERT_TRUE(std::equal(guesses.begin(), guesses.end(), drafts.begin()));
+    // The last n tokens stood before, and what follows there is drafted.
+    if (drafts.size() > guesses.size()) {
+      ASSERT_EQ(drafts.size(), 5u);
+      const int place = follows(guessed, std::span(drafts).subspan(guesses.size()), n);
+      ASSERT_GT(place, 0) << "round " << round;
+      ++found;
+    }
+    // The guesses are forgotten.
+    Proposer other = proposer("ngram", 5, n, n);
+    other.open(slot_of(0, text));
+    other.read_on();
+    other.next(0, {});
+    ASSERT_EQ(p.next(0, Tokens{0, 1}), other.next(0, Tokens{0, 1}));
+  }
+  EXPECT_GT(found, 100);
 }
 
 TEST(Proposer, DraftsFromTheReference) {

@@ -20,8 +20,8 @@ class Drafter {
   // proportion to the tokens that are new, on average, so a caller bounds the time of a call by
   // handing over a long text in pieces.
   virtual void read(std::span<const Token> text) = 0;
-  // Returns at most `most` drafts of what follows `text`, which is the one that was read last.
-  // Takes a time that does not grow with the text.
+  // Returns at most `most` drafts of what follows `text`, which begins with the one that was read
+  // last; tokens behind that are guesses. Takes a time that does not grow with what was read.
   virtual std::vector<Token> propose(std::span<const Token> text, int most) const = 0;
 };
 

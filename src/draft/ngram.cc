@@ -18,23 +18,36 @@ class Ngram final : public Drafter {
 
   void read(std::span<const Token> text) override {
     for (; read_ < std::ssize(text); ++read_) {
-      const bool follows =
-          source_ > 0 && text[static_cast<size_t>(source_)] == text[static_cast<size_t>(read_)];
-      source_ = follows ? source_ + 1 : 0;
+      source_ = followed(text, source_, read_);
       // What ends before the token at read_ has a continuation now.
       for (NgramTable& table : tables_)
         if (read_ >= table.n()) table.add(text, read_);
     }
-    for (auto table = tables_.begin(); table != tables_.end() && source_ == 0; ++table)
-      source_ = table->find(text);
+    source_ = found(text, source_);
   }
 
   std::vector<Token> propose(std::span<const Token> text, int most) const override {
-    if (source_ == 0) return {};
-    return continuation(text, source_, most);
+    int source = source_;
+    for (int at = read_; at < std::ssize(text); ++at) source = followed(text, source, at);
+    source = found(text, source);
+    if (source == 0) return {};
+    return continuation(text, source, most);
   }
 
  private:
+  // Returns the source behind the token at `at`: the same place, if the token stands there too.
+  static int followed(std::span<const Token> text, int source, int at) {
+    const bool follows =
+        source > 0 && text[static_cast<size_t>(source)] == text[static_cast<size_t>(at)];
+    return follows ? source + 1 : 0;
+  }
+  // Returns `source`, or where the last tokens of the text stood before, if that is 0.
+  int found(std::span<const Token> text, int source) const {
+    for (auto table = tables_.begin(); table != tables_.end() && source == 0; ++table)
+      source = table->find(text);
+    return source;
+  }
+
   std::vector<NgramTable> tables_;  // those of the longest n-grams first
   int read_ = 0;                    // tokens that have been read
   int source_ = 0;  // what stands behind that many tokens is drafted next; 0: nothing is

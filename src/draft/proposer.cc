@@ -51,13 +51,20 @@ void Proposer::read_on() {
   }
 }
 
-std::vector<Token> Proposer::next(int slot, std::span<const Token> gained) {
+std::vector<Token> Proposer::next(int slot, std::span<const Token> gained,
+                                  std::vector<Token> guesses) {
   Text& text = slots_.at(static_cast<size_t>(slot));
-  if (!text.drafter) return {};
+  if (!text.drafter) return guesses;
   text.tokens.insert(text.tokens.end(), gained.begin(), gained.end());
-  if (std::ssize(text.tokens) - text.read > kReadAtOnce) return {};
+  if (std::ssize(text.tokens) - text.read > kReadAtOnce) return guesses;
   read(text, kReadAtOnce);
-  return text.drafter->propose(text.tokens, settings_.tokens);
+  const size_t known = text.tokens.size();
+  text.tokens.insert(text.tokens.end(), guesses.begin(), guesses.end());
+  const std::vector<Token> more =
+      text.drafter->propose(text.tokens, settings_.tokens - static_cast<int>(std::ssize(guesses)));
+  text.tokens.resize(known);
+  guesses.insert(guesses.end(), more.begin(), more.end());
+  return guesses;
 }
 
 }  // namespace skiff::draft

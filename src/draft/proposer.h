@@ -24,7 +24,8 @@ class Proposer {
   // the device computes.
   void read_on();
   // Appends what the slot has gained, and returns drafts of what follows, at most settings.tokens.
-  std::vector<Token> next(int slot, std::span<const Token> gained);
+  // They begin with `guesses`, if there are any.
+  std::vector<Token> next(int slot, std::span<const Token> gained, std::vector<Token> guesses = {});
 
   static constexpr int64_t kReadOn = 8192;
 

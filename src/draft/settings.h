@@ -31,6 +31,11 @@ struct Settings {
   DraftCheck check = {};
   // For benchmarks: a draft is kept with this probability, in [0, 1], whatever the model says.
   std::optional<double> forced_rate = {};
+  // mtp: so many drafts come from the module, in [1, tokens], and what followed the same tokens in
+  // the text is appended to them, as ngram finds it; 0: all come from the module.
+  int model_steps = 0;
+  int model_tokens() const { return model_steps > 0 ? model_steps : tokens; }
+  bool then_ngram() const { return model_tokens() < tokens; }
   bool operator==(const Settings&) const = default;
 };
 

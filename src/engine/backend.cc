@@ -82,7 +82,7 @@ std::optional<model::MemoryRequest::Drafter> drafter_request(const Resolved& res
                                          {.act = resolved.precision.act,
                                           .formats = drafter_formats(resolved, ops),
                                           .limits = resolved.limits,
-                                          .tokens = resolved.speculation->tokens,
+                                          .tokens = resolved.speculation->model_tokens(),
                                           .sampled = samples_drafts(resolved)},
                                          resolved.cache.block_size, ops)};
 }

@@ -18,8 +18,11 @@ StepResult DraftingRunner::wait(uint64_t step) {
   const auto [spans, drafts] = std::move(flying_.front());
   flying_.pop_front();
   result.drafts.resize(spans.size());
-  for (size_t i = 0; i < spans.size(); ++i)
-    if (spans[i].sample) result.drafts[i] = proposer_.next(spans[i].slot, result.tokens[i]);
+  for (size_t i = 0; i < spans.size(); ++i) {
+    if (!spans[i].sample) continue;
+    std::vector<Token> all = proposer_.next(spans[i].slot, result.tokens[i], result.drafts[i]);
+    if (std::ssize(result.drafts[i]) >= least_) result.drafts[i] = std::move(all);
+  }
   if (!drafts) result.drafts.assign(spans.size(), {});
   return result;
 }

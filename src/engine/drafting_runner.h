@@ -11,11 +11,14 @@
 namespace skiff::engine {
 
 // Drafts come from what the host knows: it reads the texts of sequences that start while the device
-// computes, and drafts when a step has ended. Nothing else in the step loop knows of it.
+// computes, and drafts when a step has ended. Nothing else in the step loop knows of it. Where the
+// runner's own results have drafts, from a model, they come first.
 class DraftingRunner final : public Runner {
  public:
-  DraftingRunner(std::unique_ptr<Runner> runner, const draft::Settings& settings)
-      : runner_(std::move(runner)), proposer_(settings) {}
+  // settings.method is one of draft::methods(). Tokens are appended to the runner's own drafts
+  // where there are at least `least` of these.
+  DraftingRunner(std::unique_ptr<Runner> runner, const draft::Settings& settings, int least = 0)
+      : runner_(std::move(runner)), proposer_(settings), least_(least) {}
   void bind_thread() override { runner_->bind_thread(); }
   void launch(const StepPlan& plan) override;
   StepResult wait(uint64_t step) override;
@@ -24,6 +27,7 @@ class DraftingRunner final : public Runner {
  private:
   std::unique_ptr<Runner> runner_;
   draft::Proposer proposer_;
+  const int least_;
   // The spans of steps in flight, and whether tokens are drafted behind them.
   std::deque<std::pair<std::vector<Span>, bool>> flying_;
 };

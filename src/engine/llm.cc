@@ -185,8 +185,13 @@ StepPacer LocalLlm::make_pacer() const {
 
 std::unique_ptr<Runner> LocalLlm::start_runner() {
   auto runner = ranks_.make_runner();
-  if (!resolved_.speculation || resolved_.drafter) return runner;
-  return std::make_unique<DraftingRunner>(std::move(runner), *resolved_.speculation);
+  if (!resolved_.speculation) return runner;
+  draft::Settings settings = *resolved_.speculation;
+  if (resolved_.drafter && !settings.then_ngram()) return runner;
+  if (resolved_.drafter) settings.method = "ngram";
+  // Of drafts that were sampled, the sampler knows what they were drawn from by their places.
+  const int least = samples_drafts(resolved_) ? settings.model_tokens() : 0;
+  return std::make_unique<DraftingRunner>(std::move(runner), settings, least);
 }
 
 std::unique_ptr<TierThread> LocalLlm::start_tiers() {

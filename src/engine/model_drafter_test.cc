@@ -31,8 +31,10 @@ model::LoadedModel dummy(const std::string& dir, uint64_t seed, Ops& ops,
                            ops);
 }
 
-// What each request says alone is the same with a drafter and every number of drafts.
-void check_texts(Model& model, const model::LoadedModel& drafter, int cases, Totals& totals) {
+// What each request says alone is the same with a drafter and every number of drafts, with those
+// that n-grams of the text append to them, too.
+void check_texts(Model& model, const model::LoadedModel& drafter, int cases, Totals& totals,
+                 int appended = 0) {
   for (int seed = 0; seed < cases; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937_64 rng(static_cast<uint64_t>(seed));
@@ -43,6 +45,8 @@ void check_texts(Model& model, const model::LoadedModel& drafter, int cases, Tot
     setup.drafter = &drafter;
     setup.draft_tokens = 1 + seed % 5;
     setup.pauses = seed % 4;
+    if (appended > 0)
+      setup.drafts = {.method = "ngram", .tokens = setup.draft_tokens + appended, .min_ngram = 1};
     const int lives = setup.file_records > 0 ? 2 : 1;
     for (int life = 0; life < lives; ++life) {
       Listener listener;
@@ -64,6 +68,18 @@ TEST(ModelDrafter, NeverChangesAText) {
   EXPECT_LT(totals.kept, totals.drafted / 2) << "another model's drafts are mostly wrong";
   EXPECT_GT(totals.preemptions, 0u);
   EXPECT_GT(totals.cached, 0u);
+}
+
+TEST(ModelDrafter, NeverChangesATextWithNgramsBehindItsDrafts) {
+  DummyFolder folder("drafted_ngrams");
+  Model model(folder.path(), model::LoadFormat::kDummy, DType::kF32, make_cpu_ops(2));
+  const model::LoadedModel drafter = dummy(folder.path(), 5, *model.ops);
+  Totals plain, more;
+  check_texts(model, drafter, 30, plain);
+  check_texts(model, drafter, 30, more, /*appended=*/3);
+  print("the model, then n-grams", more, 0);
+  EXPECT_GT(more.drafted, plain.drafted);
+  EXPECT_GT(more.kept, 0);
 }
 
 // Returns which part of the drafts of greedy sequences is kept.

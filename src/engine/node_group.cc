@@ -49,6 +49,8 @@ peer::Facts node_facts(const Resolved& resolved, const model::ModelConfig& model
   facts.emplace_back("the method of what drafts", drafts ? resolved.speculation->method : "none");
   facts.emplace_back("num_speculative_tokens",
                      std::to_string(drafts ? resolved.speculation->tokens : 0));
+  facts.emplace_back("num_model_steps",
+                     std::to_string(drafts ? resolved.speculation->model_tokens() : 0));
   const DraftCheck check = resolved.speculation ? resolved.speculation->check : DraftCheck{};
   facts.emplace_back("verify_strategy and its values", describe(check));
   facts.emplace_back("draft_tensor_parallel_size",

@@ -88,11 +88,11 @@ void Rank::plan(const ModelSpec& spec, StartLog& log) {
 
 std::shared_ptr<RankWeights> Rank::load(const model::ModelConfig& model, const StartLog& log) {
   if (resolved_.drafter && !log.quiet)
-    spdlog::info("at most {} tokens are drafted by {}, method {}{}", resolved_.speculation->tokens,
-                 resolved_.drafter->folder, resolved_.speculation->method,
-                 resolved_.drafter->schemes.any()
-                     ? "; quantized: " + resolved_.drafter->schemes.describe()
-                     : "");
+    spdlog::info(
+        "at most {} tokens are drafted by {}, method {}{}", resolved_.speculation->model_tokens(),
+        resolved_.drafter->folder, resolved_.speculation->method,
+        resolved_.drafter->schemes.any() ? "; quantized: " + resolved_.drafter->schemes.describe()
+                                         : "");
   return std::make_shared<RankWeights>(load_weights(resolved_, model, part(),
                                                     folders_of(resolved_, resolved_.model.folder),
                                                     progress_of(log), *ops_));
@@ -121,7 +121,7 @@ ModelDrafter* Rank::make_drafter() {
                            ModelDrafter::Options{.act = resolved_.precision.act,
                                                  .formats = drafter_formats(resolved_, *ops_),
                                                  .limits = resolved_.limits,
-                                                 .tokens = resolved_.speculation->tokens,
+                                                 .tokens = resolved_.speculation->model_tokens(),
                                                  .sampled = samples_drafts(resolved_),
                                                  .vocabulary = resolved_.drafter->tokens});
 }

@@ -188,6 +188,7 @@ void check_speculation(const EngineConfig& config, const model::ModelConfig& mod
   if (draft::find_method(draft.method) == nullptr && !draft::has_weights(draft.method))
     fail_load("--speculative-config: there is no method \"{}\"", draft.method);
   need_range("num_speculative_tokens", draft.tokens, 1, draft::kMaxTokens);
+  need_range("num_model_steps", draft.model_steps, 0, draft.tokens);
   need_range("max_ngram_size", draft.max_ngram, 1, draft::kMaxNgram);
   need_range("min_ngram_size", draft.min_ngram, 1, draft.max_ngram);
   need_range("suffix_decoding_max_tree_depth", draft.max_depth, 1, 1 << 20);

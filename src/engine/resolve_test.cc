@@ -310,6 +310,8 @@ TEST(Resolve, DraftsGetRowsOfLogitsAndAMeasuredCost) {
               HasSubstr("/nowhere has no config.json"));
   EXPECT_THAT(refusal({.method = "ngram", .tokens = 17}),
               HasSubstr("num_speculative_tokens is 17"));
+  EXPECT_THAT(refusal({.method = "ngram", .tokens = 3, .model_steps = 4}),
+              HasSubstr("num_model_steps is 4"));
   EXPECT_THAT(refusal({.method = "ngram", .min_ngram = 6}), HasSubstr("min_ngram_size is 6"));
   EXPECT_THAT(refusal({.method = "suffix", .max_factor = 0}), HasSubstr("max_spec_factor is 0"));
   model.pooling.emplace();

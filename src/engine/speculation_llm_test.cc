@@ -65,12 +65,14 @@ TEST_P(SpeculationLlm, HasTheSameTexts) {
   generate(config, requests, plain);
   EXPECT_EQ(plain.stats.drafts.checks, 0u);
   // The demo model has a module of its own, and drafts for itself.
-  for (const std::string method : {"ngram", "suffix", "mtp", "mtp, wint8", "draft_model"}) {
+  for (const std::string method :
+       {"ngram", "suffix", "mtp", "mtp, wint8", "mtp, then ngram", "draft_model"}) {
     if (method == "draft_model" && requests.size() > 1) continue;  // as large, it takes long
     config.speculation = {
         .method = method.substr(0, method.find(',')), .tokens = 5, .min_ngram = 1, .max_factor = 4};
     if (method == "mtp") config.speculation->tokens = 2;
     if (method == "mtp, wint8") config.speculation->quantization = "wint8";
+    if (method == "mtp, then ngram") config.speculation->model_steps = 1;
     if (method == "draft_model") config.speculation->model = folders.back();
     Outcome drafted;
     generate(config, requests, drafted);
