@@ -70,6 +70,9 @@ class Gathered:
             out.logprobs = out.logprobs or []
             out.logprobs.append(_position(one))
             out.cumulative_logprob = (out.cumulative_logprob or 0.0) + one["logprob"]
+        for one in event.get("draft_logprobs", []):
+            out.draft_logprobs = out.draft_logprobs or {}
+            out.draft_logprobs[one["position"]] = _position(one)
         if "prompt_logprobs" in event:
             positions = [_position(one) for one in event["prompt_logprobs"]]
             self.output.prompt_logprobs = [None, *positions]
@@ -94,6 +97,7 @@ class Gathered:
         for one in now.outputs:
             one.token_ids = list(one.token_ids)
             one.logprobs = list(one.logprobs) if one.logprobs is not None else None
+            one.draft_logprobs = dict(one.draft_logprobs) if one.draft_logprobs else None
             one.tool_calls = copy.deepcopy(one.tool_calls)
         for one in self.output.outputs:
             one.delta = ""

@@ -22,6 +22,8 @@ class CompletionOutput:
     token_ids: list[int] = dataclasses.field(default_factory=list)
     cumulative_logprob: Optional[float] = None
     logprobs: Optional[list[dict[int, Logprob]]] = None
+    # With include_draft_logprobs: by the place of the token that a draft stood for.
+    draft_logprobs: Optional[dict[int, dict[int, Logprob]]] = None
     finish_reason: Optional[str] = None  # stop, length, tool_calls, abort, error
     stop_reason: Union[int, str, None] = None  # the stop token or string
     reasoning_content: Optional[str] = None

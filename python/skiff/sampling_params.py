@@ -54,6 +54,7 @@ class SamplingParams:
     logits_processors_args: Optional[dict] = None
     logprobs: Optional[int] = None
     prompt_logprobs: Optional[int] = None
+    include_draft_logprobs: Optional[bool] = None
     truncate_prompt_tokens: Optional[int] = None
     reasoning_max_tokens: Optional[int] = None  # of a chat
     structured_outputs: Union[StructuredOutputsParams, dict, None] = None

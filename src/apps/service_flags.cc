@@ -61,7 +61,10 @@ service::ServiceConfig service_config(const Args& args, const std::string& name,
   if (!args.on("enable-logprob")) config.max_logprobs = 0;
   config.max_reply_logprobs = args.integer("max-reply-logprobs");
   config.max_num_seqs = llm.resolved().limits.max_seqs * llm.resolved().replicas;
-  if (llm.resolved().speculation) config.drafts = llm.resolved().speculation->tokens;
+  if (const auto& drafts = llm.resolved().speculation) {
+    config.drafts = drafts->tokens;
+    config.draft_logprobs = drafts->logprobs;
+  }
   config.seed = static_cast<uint64_t>(args.integer("seed"));
   config.admission = {.waiting_tokens = args.integer("max-waiting-tokens"),
                       .waiting_seconds = static_cast<double>(args.integer("max-waiting-time")),

@@ -35,6 +35,12 @@ int integer_of(const std::string& key, const Json& value, int low, int high) {
   return value.get<int>();
 }
 
+bool boolean_of(const std::string& key, const Json& value) {
+  if (!value.is_boolean())
+    refuse(fmt::format("{} is {}; it must be true or false", key, value.dump()));
+  return value.get<bool>();
+}
+
 // A key with the only value that it can have here.
 auto only(Json value, const char* why) {
   return [value = std::move(value), why](const std::string& key, const Json& given,
@@ -75,6 +81,10 @@ void read_quantization(const std::string& key, const Json& value, draft::Setting
     refuse(fmt::format("{} is {}; it must be a name that --quantization knows, or null", key,
                        value.dump()));
   to.quantization = value.get<std::string>();
+}
+
+void read_logprobs(const std::string& key, const Json& value, draft::Settings& to) {
+  to.logprobs = boolean_of(key, value);
 }
 
 void read_ranks(const std::string& key, const Json& value, draft::Settings& to) {
@@ -184,8 +194,7 @@ void check_strategy(const Json& json, const DraftCheck& check) {
 
 // What they mean together is read by forced_rate().
 void check_mode(const std::string& key, const Json& value, draft::Settings&) {
-  if (!value.is_boolean())
-    refuse(fmt::format("{} is {}; it must be true or false", key, value.dump()));
+  boolean_of(key, value);
 }
 void check_rate(const std::string& key, const Json& value, draft::Settings&) {
   if (!value.is_number() || !(value >= 0) || !(value <= 1))
@@ -256,6 +265,7 @@ const std::vector<Key>& keys() {
       {"model", "", "weights", read_model},
       {"draft_tensor_parallel_size", "", "weights", read_ranks},
       {"quantization", "", "weights", read_quantization},
+      {"enable_draft_logprob", "", "weights", read_logprobs},
       {"num_model_steps", "", "mtp", check_steps},
       {"mtp_strategy", "", "mtp", check_mtp_strategy},
       {"num_gpu_block_expand_ratio", "", "mtp",

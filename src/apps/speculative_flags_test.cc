@@ -166,6 +166,11 @@ TEST(SpeculativeFlags, Mtp) {
   EXPECT_THAT(refusal(R"({"method": "mtp", "quantization": 8})"),
               HasSubstr("a name that --quantization knows, or null"));
   EXPECT_THAT(refusal(R"({"method": "ngram", "quantization": "wint8"})"), HasSubstr("no effect"));
+  EXPECT_TRUE(of(R"({"method": "mtp", "enable_draft_logprob": true})")->logprobs);
+  EXPECT_THAT(refusal(R"({"method": "mtp", "enable_draft_logprob": 1})"),
+              HasSubstr("must be true or false"));
+  EXPECT_THAT(refusal(R"({"method": "ngram", "enable_draft_logprob": true})"),
+              HasSubstr("no effect with method ngram"));
   EXPECT_THAT(refusal(R"({"method": "mtp", "model": 3})"), HasSubstr("must be a folder"));
   EXPECT_THAT(refusal(R"({"method": "mtp", "max_ngram_size": 3})"), HasSubstr("no effect"));
 }

@@ -21,20 +21,38 @@ void write_logprob(const TokenLogprob& one, const text::Tokenizer& tokenizer, Js
   json.key("decoded_token").string(openai::token_text(tokenizer, one.token));
 }
 
+void write_position(const PositionLogprobs& position, const text::Tokenizer& tokenizer,
+                    JsonWriter& json) {
+  write_logprob(position.chosen, tokenizer, json);
+  json.key("rank").integer(position.rank).key("top").open_array();
+  for (const TokenLogprob& one : position.top) {
+    json.open_object();
+    write_logprob(one, tokenizer, json);
+    json.close_object();
+  }
+  json.close_array();
+}
+
 void write_logprobs(const char* name, const std::vector<PositionLogprobs>& positions,
                     const text::Tokenizer& tokenizer, JsonWriter& json) {
   if (positions.empty()) return;
   json.key(name).open_array();
   for (const PositionLogprobs& position : positions) {
     json.open_object();
-    write_logprob(position.chosen, tokenizer, json);
-    json.key("rank").integer(position.rank).key("top").open_array();
-    for (const TokenLogprob& one : position.top) {
-      json.open_object();
-      write_logprob(one, tokenizer, json);
-      json.close_object();
-    }
-    json.close_array().close_object();
+    write_position(position, tokenizer, json);
+    json.close_object();
+  }
+  json.close_array();
+}
+
+void write_draft_logprobs(const std::vector<DraftLogprobs>& drafts,
+                          const text::Tokenizer& tokenizer, JsonWriter& json) {
+  if (drafts.empty()) return;
+  json.key("draft_logprobs").open_array();
+  for (const DraftLogprobs& one : drafts) {
+    json.open_object().key("position").integer(one.at);
+    write_position(one.logprobs, tokenizer, json);
+    json.close_object();
   }
   json.close_array();
 }
@@ -123,6 +141,7 @@ void write_generated(const Piece& piece, const text::Tokenizer& tokenizer, JsonW
   openai::write_token_ids(reply.tokens, json);
   if (piece.call->split) write_parts(piece, parts, json);
   write_logprobs("logprobs", reply.logprobs, tokenizer, json);
+  write_draft_logprobs(reply.draft_logprobs, tokenizer, json);
   write_logprobs("prompt_logprobs", reply.prompt_logprobs, tokenizer, json);
   const bool failed = is_failure(reply.finish);
   if (!failed && reply.finish != Finish::kNone) write_end(piece, parts.has_calls(), json);

@@ -14,10 +14,16 @@ size_t size_of(const std::vector<PositionLogprobs>& positions) {
   return 64 * count;
 }
 
+size_t size_of(const std::vector<DraftLogprobs>& drafts) {
+  size_t count = 0;
+  for (const DraftLogprobs& one : drafts) count += 1 + one.logprobs.top.size();
+  return 64 * count;
+}
+
 // Approximate bytes of its JSON.
 size_t size_of(const service::Reply& reply) {
   return 256 + 2 * reply.text.size() + 8 * reply.tokens.size() + size_of(reply.logprobs) +
-         size_of(reply.prompt_logprobs);
+         size_of(reply.draft_logprobs) + size_of(reply.prompt_logprobs);
 }
 
 // Returns whether a piece of a sequence may be collected.

@@ -34,6 +34,8 @@ struct Settings {
   // mtp: so many drafts come from the module, in [1, tokens], and what followed the same tokens in
   // the text is appended to them, as ngram finds it; 0: all come from the module.
   int model_steps = 0;
+  // Methods with weights: requests may ask for log-probabilities of drafts.
+  bool logprobs = false;
   int model_tokens() const { return model_steps > 0 ? model_steps : tokens; }
   bool then_ngram() const { return model_tokens() < tokens; }
   bool operator==(const Settings&) const = default;

@@ -28,7 +28,8 @@ class Engine {
 
   // With depth 1 each step is waited for; with depth 2 a step is planned while the one before it
   // computes, at the time that `pacer` names. `pace` says behind which steps tokens are drafted; if
-  // it weighs that, each of these steps is waited for, and the others are as `depth` says.
+  // it weighs that, each of these steps is waited for, and the others are as `depth` says. Behind
+  // those of sequences that request log-probabilities of drafts tokens are always drafted.
   // All must outlive the engine. `sources` has one entry for each BlockSource of the scheduler's
   // cache, in the same order; they answer through the inbox.
   Engine(sched::Scheduler& scheduler, Runner& runner, Queue<Command>& inbox, Outbox outbox,
@@ -47,7 +48,7 @@ class Engine {
     const auto begin = Clock::now();
     if (rested) ended_ = begin;
     StepPlan plan = scheduler_.plan();
-    plan.drafts = pace_.drafts(plan);
+    plan.drafts = pace_.drafts(plan) || plan.reports_drafts();
     const bool ran = !plan.empty();
     stalled_ = !ran && flying_.empty() && !scheduler_.idle();
     SKIFF_CHECK(!stalled_ || scheduler_.tiers().awaits_answer(), "the scheduler is stuck");

@@ -1,6 +1,7 @@
 #include "engine/model_drafter.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "engine/rehearsal.h"
@@ -193,7 +194,8 @@ void ModelDrafter::Pass::add(const StepPlan& step, size_t i, int begin,
                         .slot = span.slot,
                         .begin = begin,
                         .count = static_cast<int>(tokens.size()),
-                        .sample = sample});
+                        .sample = sample,
+                        .draft_logprobs = sample ? span.draft_logprobs : kNoLogprobs});
   plan.tokens.insert(plan.tokens.end(), tokens.begin(), tokens.end());
   plan.pages.insert(plan.pages.end(), step.pages.begin() + step.page_start[i],
                     step.pages.begin() + step.page_start[i + 1]);
@@ -205,7 +207,8 @@ ModelDrafter::Place ModelDrafter::place_of(const StepPlan& plan, size_t i, int r
                                            const Text& text, int gained) const {
   const Span& span = plan.spans[i];
   const int right = span.sample ? span.count - span.draft + gained - 1 : span.count;
-  const bool patient = text.unchecked <= kPatience || text.unchecked % kPatience == 0;
+  const bool patient = text.unchecked <= kPatience || text.unchecked % kPatience == 0 ||
+                       span.draft_logprobs != kNoLogprobs;
   return {.plan = plan,
           .span = i,
           .row = row,
@@ -382,10 +385,16 @@ Tensor ModelDrafter::combined(const StepPlan& plan, Tensor taps) {
 
 // Drafts behind the rows of `pass`, then behind each draft.
 void ModelDrafter::draft(const StepPlan& plan, Pass pass, Tensor hidden, StepResult& result) {
+  if (plan.reports_drafts()) result.draft_logprobs.resize(plan.spans.size());
   for (int depth = 0; depth < tokens_ && !pass.of.empty(); ++depth) {
-    const std::vector<Token> drafts = compute(pass, depth, hidden);
-    for (size_t s = 0, d = 0; s < pass.of.size(); ++s)
-      if (pass.plan.spans[s].sample) result.drafts[pass.of[s]].push_back(drafts[d++]);
+    auto [drafts, logprobs] = compute(pass, depth, hidden);
+    for (size_t s = 0, d = 0; s < pass.of.size(); ++s) {
+      if (!pass.plan.spans[s].sample) continue;
+      const size_t of = pass.of[s];
+      result.drafts[of].push_back(drafts[d]);
+      if (logprobs[d]) result.draft_logprobs[of].push_back(std::move(*logprobs[d]));
+      ++d;
+    }
     if (depth + 1 == tokens_) break;
     pass = next_pass(plan, pass, drafts);
     hidden = carried_.size() > 0 ? carried_.view(act_, {std::ssize(drafts), spec_.hidden}) : hidden;
@@ -448,6 +457,33 @@ void ModelDrafter::fill(Pass& pass, Tensor hidden) {
   pass = {};
 }
 
+// Returns the token that a row of logits at that place stands for.
+Token ModelDrafter::token_of(Token logit) const {
+  return vocabulary_.empty() ? logit : vocabulary_[static_cast<size_t>(logit)];
+}
+
+// Starts computing the log-probabilities that are requested. Spans next to each other that request
+// as many are looked up together.
+std::vector<sample::PendingLogprobs> ModelDrafter::look_up(const Pass& pass, Tensor logits,
+                                                           Tensor drafts) {
+  std::vector<int> tops;
+  for (const Span& span : pass.plan.spans)
+    if (span.sample) tops.push_back(std::min(span.draft_logprobs, static_cast<int>(logits.cols())));
+  std::vector<sample::PendingLogprobs> pending;
+  for (size_t begin = 0, end = 0; begin < tops.size(); begin = end) {
+    while (end < tops.size() && tops[end] == tops[begin]) ++end;
+    if (tops[begin] < 0) continue;
+    const auto first = static_cast<int64_t>(begin), count = static_cast<int64_t>(end) - first;
+    sample::PendingLogprobs& group = pending.emplace_back();
+    group.rows.resize(static_cast<size_t>(count));
+    std::iota(group.rows.begin(), group.rows.end(), static_cast<int32_t>(begin));
+    group.top = tops[begin];
+    group.tokens = drafts.row_range(first, count);
+    sample::look_up(ops_, lists_, group, logits.row_range(first, count));
+  }
+  return pending;
+}
+
 // Returns how the n spans of the pass that sample are drawn, numbered by the positions of the
 // drafts.
 SampleBatch ModelDrafter::draws(const Pass& pass, int64_t n) {
@@ -486,25 +522,35 @@ void ModelDrafter::keep_laws(const Pass& pass, int depth, Tensor logits, const S
 }
 
 // Returns the token that is drafted behind each span that samples.
-std::vector<Token> ModelDrafter::compute(const Pass& pass, int depth, Tensor hidden) {
+ModelDrafter::Drafted ModelDrafter::compute(const Pass& pass, int depth, Tensor hidden) {
   const Tensor joined = build(pass, hidden);
   const model::Forward out = decoder_.forward(frame_.batch, kv_, arena_, joined);
   const int64_t n = out.logits.rows();
   const Tensor ids = ids_memory_.view(DType::kI32, {n}), drafts = lists_.take(DType::kI32, {n});
+  std::vector<sample::PendingLogprobs> pending;
   if (n > 0) {
     const SampleBatch batch = draws(pass, n);
     ops_.sample(ids, out.logits, batch);
+    ops_.copy(drafts, ids);
+    pending = look_up(pass, out.logits, drafts);
     keep_laws(pass, depth, out.logits.row_range(0, n), batch);
     if (spec_.joins)
       ops_.gather_rows(carried_.view(act_, {n, spec_.hidden}), out.hidden, frame_.batch.out_rows);
-    ops_.copy(drafts, ids);
   }
   end_pass();
   ops_.wait(*pass_);
-  std::vector<Token> tokens(drafts.as<Token>(), drafts.as<Token>() + n);
-  if (!vocabulary_.empty())
-    for (Token& token : tokens) token = vocabulary_[static_cast<size_t>(token)];
-  return tokens;
+  Drafted drafted{.tokens = {drafts.as<Token>(), drafts.as<Token>() + n}, .logprobs = {}};
+  for (Token& token : drafted.tokens) token = token_of(token);
+  drafted.logprobs.resize(static_cast<size_t>(n));
+  for (const sample::PendingLogprobs& group : pending) {
+    std::vector<PositionLogprobs> found = sample::read(group);
+    for (size_t i = 0; i < found.size(); ++i) {
+      found[i].chosen.token = token_of(found[i].chosen.token);
+      for (TokenLogprob& one : found[i].top) one.token = token_of(one.token);
+      drafted.logprobs[static_cast<size_t>(group.rows[i])] = std::move(found[i]);
+    }
+  }
+  return drafted;
 }
 
 }  // namespace skiff::engine

@@ -11,6 +11,7 @@
 #include "model/decoder.h"
 #include "model/loader.h"
 #include "ops/pinned_arena.h"
+#include "sample/pending_logprobs.h"
 
 namespace skiff::engine {
 
@@ -25,7 +26,8 @@ namespace skiff::engine {
 // that a step has computed and for drafts; what wrong drafts left is overwritten. A sequence has no
 // drafts behind the end of its last block or of the context that the drafter supports. Where the
 // scheduler has not checked the drafts of a sequence for kPatience draws, tokens are drafted for it
-// at every kPatience-th draw only, so that a full batch hardly pays for them.
+// at every kPatience-th draw only, so that a full batch hardly pays for them; unless their
+// log-probabilities are requested (Span::draft_logprobs).
 //
 // Where nothing is drafted for a sequence (also: StepPlan::drafts is false), the drafter lags
 // behind it and catches up in one pass, in which the last layer ends with keys and values: when
@@ -106,6 +108,11 @@ class ModelDrafter {
     int unchecked = 0;          // draws in a row without drafts behind them
     DrawParams draw;            // with Options::sampled
   };
+  // One draft for each span of a pass that samples.
+  struct Drafted {
+    std::vector<Token> tokens;
+    std::vector<std::optional<PositionLogprobs>> logprobs;  // set if the span requests them
+  };
   // One forward pass. Its spans are in the order of `of`; those that sample give a draft each.
   struct Pass {
     StepPlan plan{.page_start = {0}};
@@ -148,9 +155,11 @@ class ModelDrafter {
   void draft(const StepPlan& plan, Pass pass, Tensor hidden, StepResult& result);
   Tensor combined(const StepPlan& plan, Tensor taps);
   void fill(Pass& pass, Tensor hidden);
-  std::vector<Token> compute(const Pass& pass, int depth, Tensor hidden);
+  Drafted compute(const Pass& pass, int depth, Tensor hidden);
   SampleBatch draws(const Pass& pass, int64_t n);
   void keep_laws(const Pass& pass, int depth, Tensor logits, const SampleBatch& batch);
+  std::vector<sample::PendingLogprobs> look_up(const Pass& pass, Tensor logits, Tensor drafts);
+  Token token_of(Token logit) const;
   Tensor build(const Pass& pass, Tensor hidden);
   void end_pass();
   Tensor join_rows(const Pass& pass, Tensor hidden);

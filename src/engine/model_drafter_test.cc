@@ -186,6 +186,60 @@ TEST(ModelDrafter, DraftsOfTheModelItselfAreAlwaysRight) {
   EXPECT_GT(totals.cached, 0u);
 }
 
+// A model that drafts for itself gives the token in whose place a draft stood the log-probabilities
+// that it gave the draft, bit for bit; of another model's, the draft has the highest. Steps behind
+// which nothing would be drafted do not matter to who requests them.
+TEST(ModelDrafter, LogprobsOfDraftsAreThoseOfTheModelThatDrafts) {
+  DummyFolder folder("reported"), small("reporter", kOneLayer);
+  Model model(folder.path(), model::LoadFormat::kDummy, DType::kF32, make_cpu_ops(2));
+  const model::LoadedModel own = dummy(folder.path(), 5, *model.ops),
+                           other = dummy(small.path(), 9, *model.ops);
+  long reported = 0, tokens = 0;
+  for (int seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937_64 rng(static_cast<uint64_t>(seed));
+    const store::TempDir storage;
+    auto requests = random_requests(rng, model.weights.spec.vocab);
+    for (NewSequence& s : requests) {
+      if (rng() % 4 == 0) continue;
+      s.params.logprobs = static_cast<int>(rng() % 4);
+      s.params.draft_logprobs = true;
+    }
+    const Texts alone = texts_alone(model, requests, rng, storage);
+    engine::Setup setup = random_setup(rng);
+    setup.faults = 0;
+    setup.damage = false;
+    setup.drafter = seed % 2 ? &own : &other;
+    setup.draft_tokens = 1 + seed % 5;
+    Listener listener;
+    Totals totals;
+    run(model, setup, shuffled_commands(requests, 0, rng), rng, nullptr, storage, listener, totals);
+    ASSERT_NO_FATAL_FAILURE(expect_same(listener, alone));
+    for (const NewSequence& s : requests) {
+      const Heard& heard = listener.of(s.id);
+      if (!s.params.draft_logprobs) {
+        EXPECT_TRUE(heard.draft_logprobs.empty());
+        continue;
+      }
+      tokens += std::ssize(heard.tokens);
+      reported += std::ssize(heard.draft_logprobs);
+      int last = -1;
+      for (const auto& [at, draft] : heard.draft_logprobs) {
+        ASSERT_GT(at, std::exchange(last, at)) << "one for each token";
+        ASSERT_EQ(std::ssize(draft.top), s.params.logprobs);
+        ASSERT_EQ(draft.rank, 1);
+        ASSERT_TRUE(draft.top.empty() || draft.top[0] == draft.chosen);
+        const PositionLogprobs& said = heard.logprobs.at(static_cast<size_t>(at));
+        if (setup.drafter != &own) continue;
+        ASSERT_EQ(draft.top, said.top);
+        ASSERT_TRUE(draft.chosen.token != said.chosen.token || draft.chosen == said.chosen);
+      }
+    }
+  }
+  std::printf("%ld of %ld tokens had a draft\n", reported, tokens);
+  EXPECT_GT(2 * reported, tokens);
+}
+
 // One sequence in blocks of 4, step by step.
 class Stepwise : public testing::Test {
  protected:

@@ -27,6 +27,7 @@ inline sched::StepCost random_cost(std::mt19937_64& rng) {
 struct Heard {
   std::vector<Token> tokens;
   std::vector<PositionLogprobs> logprobs, prompt_logprobs;
+  std::vector<DraftLogprobs> draft_logprobs;  // by their places among all tokens
   std::vector<float> pooled;
   Finish finish = Finish::kNone;
   int admitted = 0, cached = 0, after_end = 0;
@@ -39,6 +40,8 @@ class Listener {
     for (const Event& e : events) {
       Heard& h = heard_[e.seq];
       h.after_end += h.finish != Finish::kNone;
+      for (const auto& [at, draft] : e.draft_logprobs)
+        h.draft_logprobs.push_back({static_cast<int>(h.tokens.size()) + at, draft});
       h.tokens.insert(h.tokens.end(), e.tokens.begin(), e.tokens.end());
       h.logprobs.insert(h.logprobs.end(), e.logprobs.begin(), e.logprobs.end());
       h.prompt_logprobs.insert(h.prompt_logprobs.end(), e.prompt_logprobs.begin(),

@@ -33,6 +33,7 @@ struct SamplingParams {
   uint64_t seed = 0;                  // the draw is a pure function of (seed, output index, logits)
   int logprobs = kNoLogprobs;  // per output token: for the chosen token and this many best ones
   int prompt_logprobs = kNoLogprobs;  // per prompt token; turns prefix reuse off
+  bool draft_logprobs = false;        // with `logprobs`: also for the drafts that a model has made
   int min_tokens = 0;                 // no stop token can be drawn before this many tokens
   SharedList<std::pair<Token, float>> logit_bias;
   SharedList<std::vector<Token>> bad_words;  // token sequences that must not appear
@@ -148,6 +149,13 @@ struct PositionLogprobs {
   bool operator==(const PositionLogprobs&) const = default;
 };
 
+// The draft that stood in the place of a token, and what the model that drafts gave there.
+struct DraftLogprobs {
+  int at = 0;  // the place of the token: among those of the event, or of the whole reply
+  PositionLogprobs logprobs;
+  bool operator==(const DraftLogprobs&) const = default;
+};
+
 struct Event {
   SeqId seq = 0;
   std::vector<Token> tokens;
@@ -162,6 +170,9 @@ struct Event {
   std::vector<float> pooled = {};  // set with kStop for a sequence that is pooled
   // Drafts that were checked for these tokens, and how many of the tokens they gave.
   int drafted = 0, kept = 0;
+  // For those tokens in whose place a draft stood, if requested; drafts behind a wrong one stood
+  // nowhere.
+  std::vector<DraftLogprobs> draft_logprobs = {};
 };
 
 }  // namespace skiff

@@ -24,7 +24,8 @@ struct Span {
   Token next = -1;                    // the known token after the last row if `sample` is false
   // The sequence is pooled (Pooling), and the last row is its last one; `sample` is false.
   bool pool = false;
-  bool pool_logits = false;  // with `pool`: the logits of that row are wanted
+  bool pool_logits = false;          // with `pool`: the logits of that row are wanted
+  int draft_logprobs = kNoLogprobs;  // with `sample`: for the drafts that a model makes behind it
   bool operator==(const Span&) const = default;
 };
 
@@ -72,6 +73,11 @@ struct StepPlan {
     return uniform ? rows : 0;
   }
   bool only_decodes() const { return rows_per_seq() == 1; }
+  // Returns whether log-probabilities of the drafts behind it are requested.
+  bool reports_drafts() const {
+    return std::ranges::any_of(spans,
+                               [](const Span& s) { return s.draft_logprobs != kNoLogprobs; });
+  }
   bool empty() const { return spans.empty() && saves.empty() && loads.empty(); }
   bool operator==(const StepPlan&) const = default;
 };
@@ -88,6 +94,8 @@ struct StepResult {
   // Per span: the vector if its sequence is pooled and the span its last one. Empty if there is no
   // such span.
   std::vector<std::vector<float>> pooled = {};
+  // Per span: for its leading drafts, those of a model. Empty if no span requests them.
+  std::vector<std::vector<PositionLogprobs>> draft_logprobs = {};
   bool operator==(const StepResult&) const = default;
 };
 

@@ -163,13 +163,13 @@ void visit_fields(V& v, T& x) {
   using U = std::remove_const_t<T>;
   if constexpr (std::is_same_v<U, Span>) {
     fields(v, x.seq, x.slot, x.begin, x.count, x.draft, x.sample, x.prompt_logprobs, x.next, x.pool,
-           x.pool_logits);
+           x.pool_logits, x.draft_logprobs);
   } else if constexpr (std::is_same_v<U, BlockCopy>) {
     fields(v, x.block, x.host);
   } else if constexpr (std::is_same_v<U, SamplingParams>) {
     fields(v, x.temperature, x.top_p, x.min_p, x.top_k, x.repetition, x.presence, x.frequency,
-           x.seed, x.logprobs, x.prompt_logprobs, x.min_tokens, x.logit_bias, x.bad_words,
-           x.constraint);
+           x.seed, x.logprobs, x.prompt_logprobs, x.draft_logprobs, x.min_tokens, x.logit_bias,
+           x.bad_words, x.constraint);
   } else if constexpr (std::is_same_v<U, std::pair<Token, float>>) {
     fields(v, x.first, x.second);
   } else if constexpr (std::is_same_v<U, OpenSlot>) {
@@ -187,7 +187,7 @@ void visit_fields(V& v, T& x) {
            x.drafts);
   } else if constexpr (std::is_same_v<U, StepResult>) {
     fields(v, x.step, x.seconds, x.copy_seconds, x.tokens, x.drafts, x.logprobs, x.prompt_logprobs,
-           x.pooled);
+           x.pooled, x.draft_logprobs);
   } else {
     v.visit(x);  // each element is itself a list
   }
@@ -224,7 +224,8 @@ std::string_view misfit(const StepResult& result) {
   const size_t spans = result.tokens.size();
   const bool parallel = result.drafts.size() == spans && result.logprobs.size() == spans &&
                         result.prompt_logprobs.size() == spans &&
-                        (result.pooled.empty() || result.pooled.size() == spans);
+                        (result.pooled.empty() || result.pooled.size() == spans) &&
+                        (result.draft_logprobs.empty() || result.draft_logprobs.size() == spans);
   return parallel ? "" : "lists of a result are not of one length";
 }
 

@@ -41,6 +41,8 @@ class RandomSteps {
       result.drafts.push_back(tokens());
       result.logprobs.push_back(list<PositionLogprobs>([&] { return position(); }));
       result.prompt_logprobs.push_back(list<PositionLogprobs>([&] { return position(); }));
+      if (spans % 3 == 1)
+        result.draft_logprobs.push_back(list<PositionLogprobs>([&] { return position(); }));
       if (spans % 2) result.pooled.push_back(list<float>([&] { return real(); }));
     }
     return result;
@@ -72,7 +74,8 @@ class RandomSteps {
             .prompt_logprobs = below(2) ? kNoLogprobs : number(),
             .next = below(2) ? -1 : number(),
             .pool = !sample && below(2),
-            .pool_logits = false};
+            .pool_logits = false,
+            .draft_logprobs = below(2) ? kNoLogprobs : number()};
   }
   OpenSlot opened() {
     OpenSlot open{.slot = number(), .history = tokens(), .stop_tokens = tokens()};
@@ -89,6 +92,7 @@ class RandomSteps {
          .seed = rng_(),
          .logprobs = number(),
          .prompt_logprobs = number(),
+         .draft_logprobs = below(2) == 1,
          .min_tokens = number()};
     p.logit_bias = list<std::pair<Token, float>>([&] { return std::pair(number(), real()); });
     p.bad_words = list<std::vector<Token>>([&] { return tokens(); });
@@ -218,7 +222,7 @@ TEST(Wire, RefusalsSayWhy) {
   EXPECT_THAT(refusal(bytes_of(StepResult{})), HasSubstr("of kind 2"));
   Bytes other = bytes;
   other[4] = std::byte{9};
-  EXPECT_THAT(refusal(other), HasSubstr("version 9, this build 4"));
+  EXPECT_THAT(refusal(other), HasSubstr("version 9, this build 5"));
   other = bytes;
   other[0] ^= std::byte{1};
   EXPECT_THAT(refusal(other), HasSubstr("begins with other bytes"));
@@ -258,7 +262,7 @@ TEST(Wire, PlansWhosePartsDoNotFitAreRefused) {
   EXPECT_THAT(with(draft, -1), HasSubstr("rows or drafts"));
   EXPECT_THAT(with(sample, 0, 1), HasSubstr("rows or drafts"));
   EXPECT_THAT(with(sample, 2, 1), HasSubstr("neither 0 nor 1"));
-  const size_t pool = sample + 1 + 4 + 4, tokens = pool + 2;
+  const size_t pool = sample + 1 + 4 + 4, tokens = pool + 2 + 4;
   EXPECT_THAT(with(pool, 1, 1), HasSubstr("rows or drafts")) << "it samples, too";
   EXPECT_THAT(with(pool + 1, 1, 1), HasSubstr("rows or drafts")) << "logits of no last row";
   const size_t pages = tokens + 4 + 12, start = pages + 4 + 4;
@@ -280,6 +284,10 @@ TEST(Wire, PlansWhosePartsDoNotFitAreRefused) {
 TEST(WireDeathTest, APlanThatDoesNotFitIsABugOfItsWriter) {
   EXPECT_DEATH(bytes_of(StepPlan{}), "page_start");
   EXPECT_DEATH(bytes_of(StepResult{.tokens = {{1}}}), "not of one length");
+  StepResult result{.tokens = {{1}}, .drafts = {{}}, .logprobs = {{}}, .prompt_logprobs = {{}}};
+  EXPECT_FALSE(bytes_of(result).empty());
+  result.draft_logprobs.resize(2);
+  EXPECT_DEATH(bytes_of(result), "not of one length");
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ void Sampler::look_up_guesses(Tensor raw, PendingDraw& draw) {
   group.tokens = turns_[turn_].take(DType::kI32, {std::ssize(rows)});
   for (size_t i = 0; i < rows.size(); ++i)
     group.tokens.as<int32_t>()[i] = std::max(behind[static_cast<size_t>(rows[i])], 0);
-  look_up(turns_[turn_], group, raw);
+  look_up(ops_, turns_[turn_], group, raw);
 }
 
 void Sampler::look_up_best(Tensor logits, const DrawColumns& columns, PendingDraw& draw) {
@@ -104,7 +104,7 @@ void Sampler::look_up_best(Tensor logits, const DrawColumns& columns, PendingDra
   best.tokens = turns_[turn_].take(DType::kI32, {logits.rows()});
   std::fill_n(best.tokens.as<int32_t>(), logits.rows(), 0);
   ops_.draw_logprobs(logits, columns.plain);
-  look_up(turns_[turn_], best, logits);
+  look_up(ops_, turns_[turn_], best, logits);
 }
 
 // Replaces what rows have drawn by the guesses behind them that are kept all the same.

@@ -195,7 +195,7 @@ PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> draw_rows,
     for (size_t i = 0; i < group.rows.size(); ++i)
       group.tokens.as<int32_t>()[i] = -1 - group.rows[i];
     ops_.load_tokens(group.tokens, draw.tokens);
-    look_up(turns_[turn_], group, raw[g]);
+    look_up(ops_, turns_[turn_], group, raw[g]);
     look_up_guesses(raw[g], draw);
   }
   look_up_best(logits, columns, draw);
@@ -248,7 +248,7 @@ std::vector<PositionLogprobs> Sampler::prompt_logprobs(Tensor logits, std::span<
   PendingLogprobs group{.rows = std::vector<int32_t>(next.size()), .top = clamp_top(n)};
   group.tokens = prompts_.take(DType::kI32, {std::ssize(next)});
   std::ranges::copy(next, group.tokens.as<int32_t>());
-  look_up(prompts_, group, logits);
+  look_up(ops_, prompts_, group, logits);
   ops_.wait(ops_.mark());
   return read(group);
 }
@@ -374,35 +374,6 @@ SampleBatch Sampler::sample_columns(Upload& upload, std::span<const DrawRow> dra
        {&batch.temperature, &batch.top_p, &batch.min_p, &batch.top_k, &batch.seed, &batch.draw})
     *t = upload.there(*t);
   return batch;
-}
-
-// Starts computing the log-probabilities of group.tokens under `logits`, and of the best tokens of
-// each row.
-void Sampler::look_up(PinnedArena& memory, PendingLogprobs& group, Tensor logits) {
-  const auto rows = logits.rows();
-  group.logprob = memory.take(DType::kF32, {rows});
-  group.rank = memory.take(DType::kI32, {rows});
-  if (group.top > 0) {
-    group.top_ids = memory.take(DType::kI32, {rows, group.top});
-    group.top_logprobs = memory.take(DType::kF32, {rows, group.top});
-  }
-  ops_.logprobs(group.logprob, group.rank, group.top_ids, group.top_logprobs, logits, group.tokens);
-}
-
-std::vector<PositionLogprobs> Sampler::read(const PendingLogprobs& group) {
-  std::vector<PositionLogprobs> out(group.rows.size());
-  for (size_t r = 0; r < out.size(); ++r) {
-    out[r] = {.chosen = {group.tokens.as<int32_t>()[r], group.logprob.as<float>()[r]},
-              .rank = group.rank.as<int32_t>()[r],
-              .top = {}};
-    out[r].top.reserve(static_cast<size_t>(group.top));
-    for (int i = 0; i < group.top; ++i) {
-      const auto row = static_cast<int64_t>(r);
-      out[r].top.push_back(
-          {group.top_ids.row<int32_t>(row)[i], group.top_logprobs.row<float>(row)[i]});
-    }
-  }
-  return out;
 }
 
 }  // namespace skiff::sample

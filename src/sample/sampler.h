@@ -25,6 +25,7 @@
 #include "ops/pinned_arena.h"
 #include "ops/upload.h"
 #include "sample/edit_store.h"
+#include "sample/pending_logprobs.h"
 #include "sample/slot_bans.h"
 #include "sample/slot_state.h"
 #include "sample/token_counts.h"
@@ -47,14 +48,6 @@ struct DrawRow {
 struct SampleOutput {
   std::vector<Token> tokens;
   std::vector<std::optional<PositionLogprobs>> logprobs;  // set if the slot's params request them
-};
-
-// Log-probabilities that are being computed, in host memory that may be read after a wait.
-struct PendingLogprobs {
-  std::vector<int32_t> rows;  // their rows of logits
-  int top = 0;
-  Tensor tokens, logprob, rank;  // [rows]
-  Tensor top_ids, top_logprobs;  // [rows, top]; empty where top is 0
 };
 
 // What a draw is told of its rows.
@@ -183,8 +176,6 @@ class Sampler {
   void accept(Slot& slot, Token token);
   Penalties penalty_columns(Upload& upload, std::span<const DrawRow> rows) const;
   void count(const DrawRow& row, const SampleOutput& out, Token& token);
-  void look_up(PinnedArena& memory, PendingLogprobs& group, Tensor logits);
-  static std::vector<PositionLogprobs> read(const PendingLogprobs& group);
 
   int vocab_;
   Ops& ops_;

@@ -40,8 +40,9 @@ class Drafts : public testing::Test {
       while (!flying_.empty()) commit();
     }
   }
-  void add(SeqId id, int max_tokens = 200) {
+  void add(SeqId id, int max_tokens = 200, bool reports = false) {
     NewSequence s{.id = id, .prompt = {0, 1, 2}};
+    if (reports) s.params.logprobs = 2, s.params.draft_logprobs = true;
     s.stop.max_tokens = max_tokens;
     ASSERT_TRUE(scheduler_->add(std::move(s)));
   }
@@ -67,6 +68,12 @@ class Drafts : public testing::Test {
       result.tokens.push_back(answer(s, std::span(plan.tokens).first(row).last(size_t(s.draft))));
       const int known = s.begin + s.count - s.draft + static_cast<int>(result.tokens[i].size());
       if (guess_) result.drafts[i] = guess_(s.seq, known);
+      result.logprobs[i].resize(result.tokens[i].size());
+      if (s.draft_logprobs == kNoLogprobs) continue;
+      result.draft_logprobs.resize(plan.spans.size());
+      for (const Token draft :
+           std::span(result.drafts[i]).first(std::min(2ul, result.drafts[i].size())))
+        result.draft_logprobs[i].push_back({.chosen = {draft, -1.f}});
     }
     scheduler_->commit(plan, result);
     for (const Event& event : scheduler_->take_events()) events_.push_back(event);
@@ -115,6 +122,50 @@ TEST_F(Drafts, AreCheckedWhereRowsAreCheap) {
   EXPECT_EQ(stats.kept, 10u);
   EXPECT_EQ(stats.kept_at[4], 2u);
   EXPECT_EQ(stats.kept_at[5], 0u);
+}
+
+// The drafts that stood in the place of tokens are reported with these, whether they were checked
+// or not; of the five, a model made two.
+TEST_F(Drafts, AreReportedBesideTheTokensInWhosePlaceTheyStood) {
+  for (const bool checked : {true, false}) {
+    start(checked ? free_rows() : dear_rows());
+    events_.clear();
+    int wrong = 100;  // the place of a wrong draft
+    guess_ = [&](SeqId, int known) {
+      std::vector<Token> out = right(known, 5);
+      if (wrong < 5) out[static_cast<size_t>(wrong)] = -9;
+      return out;
+    };
+    add(1, 200, /*reports=*/true);
+    add(2, 200);
+    EXPECT_TRUE(plan().size() == 2 && flying_.back().reports_drafts());
+    commit();
+    // `stood`: the place of the wrong one of those that the step before gave.
+    const auto reported = [&](int stood) {
+      step();
+      std::vector<std::pair<int, Token>> out;
+      for (const Event& event : std::exchange(events_, {})) {
+        EXPECT_TRUE(event.seq == 1 || event.draft_logprobs.empty());
+        for (const DraftLogprobs& one : event.draft_logprobs) {
+          out.emplace_back(one.at, one.logprobs.chosen.token);
+          const Token token = event.tokens.at(static_cast<size_t>(one.at));
+          EXPECT_EQ(one.logprobs.chosen.token == token, stood != one.at);
+        }
+      }
+      return out;
+    };
+    EXPECT_TRUE(events_.at(0).draft_logprobs.empty()) << "nothing was drafted before";
+    events_.clear();
+    EXPECT_EQ(reported(100).size(), checked ? 2u : 1u) << "these were right";
+    wrong = 0;
+    EXPECT_EQ(reported(100).size(), checked ? 2u : 1u) << "these, too";
+    EXPECT_EQ(reported(0).size(), 1u) << "the first was wrong";
+    wrong = 1;
+    EXPECT_EQ(reported(0).size(), 1u) << "the first was wrong";
+    EXPECT_EQ(reported(1).size(), checked ? 2u : 1u) << "the second was wrong";
+    scheduler_->cancel_all();
+    while (!scheduler_->idle()) step();
+  }
 }
 
 TEST_F(Drafts, AreNotCheckedWhereARowCostsAsMuchAsAStep) {

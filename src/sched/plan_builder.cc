@@ -139,16 +139,18 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
   const bool sample = last && !s.pooling, pool = last && s.pooling;
   const bool pool_logits = pool && s.pooling.logits;
   const bool report = s.owes_report() && s.planned >= s.reported;
-  plan_.spans.push_back({.seq = s.id,
-                         .slot = s.slot,
-                         .begin = s.planned,
-                         .count = count,
-                         .draft = draft,
-                         .sample = sample,
-                         .prompt_logprobs = report ? s.params.prompt_logprobs : kNoLogprobs,
-                         .next = last ? -1 : s.tokens[static_cast<size_t>(end)],
-                         .pool = pool,
-                         .pool_logits = pool_logits});
+  plan_.spans.push_back(
+      {.seq = s.id,
+       .slot = s.slot,
+       .begin = s.planned,
+       .count = count,
+       .draft = draft,
+       .sample = sample,
+       .prompt_logprobs = report ? s.params.prompt_logprobs : kNoLogprobs,
+       .next = last ? -1 : s.tokens[static_cast<size_t>(end)],
+       .pool = pool,
+       .pool_logits = pool_logits,
+       .draft_logprobs = sample && s.params.draft_logprobs ? s.params.logprobs : kNoLogprobs});
   for (int i = s.planned; i < end - draft; ++i)
     plan_.tokens.push_back(i < s.known() ? s.tokens[static_cast<size_t>(i)] : kOnDevice);
   plan_.tokens.insert(plan_.tokens.end(), s.drafts.begin(), s.drafts.begin() + draft);

@@ -220,6 +220,7 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
     const auto& all = result.logprobs.at(i);
     event.logprobs.assign(all.begin(), all.begin() + static_cast<long>(event.tokens.size()));
   }
+  report_drafts(s, event);
   if (span.prompt_logprobs != kNoLogprobs) event.prompt_logprobs = result.prompt_logprobs.at(i);
   if (!event.tokens.empty() || !event.prompt_logprobs.empty() || span.pool)
     events_.push_back(std::move(event));
@@ -227,6 +228,17 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
   cache_.publish(s.table, s.tokens, std::min(computed, s.known()));
   s.drafts.clear();
   if (i < result.drafts.size()) s.drafts = result.drafts[i];
+  s.draft_logprobs.clear();
+  if (i < result.draft_logprobs.size()) s.draft_logprobs = result.draft_logprobs[i];
+}
+
+// A draft stood in the place of a token if all before it were right, whether it was checked or not.
+void Scheduler::report_drafts(Sequence& s, Event& event) {
+  const size_t most = std::min(event.tokens.size(), s.draft_logprobs.size());
+  for (size_t j = 0; j < most; ++j) {
+    event.draft_logprobs.push_back({static_cast<int>(j), std::move(s.draft_logprobs[j])});
+    if (s.drafts.at(j) != event.tokens[j]) break;
+  }
 }
 
 // The tokens tell of the drafts that were checked and of the one behind them; where none was

@@ -300,6 +300,7 @@ void Scheduler::preempt(Sequence& s) {
   waiting_.emplace(s.rank, &s);
   s.slot = -1;
   s.drafts.clear();
+  s.draft_logprobs.clear();
 }
 
 }  // namespace skiff::sched

@@ -28,9 +28,10 @@ struct Sequence {
                          // this one
   int limit = 0;         // the most tokens to produce: max_tokens, or what the context has room for
 
-  std::vector<Token> tokens;  // prompt and output as far as the host knows them
-  std::vector<Token> drafts;  // drafts of the tokens that follow `tokens`
-  Acceptance acceptance;      // how often its drafts were accepted
+  std::vector<Token> tokens;                     // prompt and output as far as the host knows them
+  std::vector<Token> drafts;                     // drafts of the tokens that follow `tokens`
+  std::vector<PositionLogprobs> draft_logprobs;  // of the first of them, if requested
+  Acceptance acceptance;                         // how often its drafts were accepted
   kv::BlockTable table;
   int slot = -1;           // -1 while waiting
   int planned = 0;         // positions that steps planned so far compute

@@ -80,7 +80,7 @@ chat("guided_json", {"type": 5}, UNSUPPORTED)
 chat("guided_json", {"not": {"type": "null"}}, UNSUPPORTED)
 NOT_YET = ["response_max_tokens", "mm_hashes",
            "functions", "function_call", "audio", "temp_scaled_logprobs",
-           "top_p_normalized_logprobs", "include_draft_logprobs",
+           "top_p_normalized_logprobs",
            "allowed_token_ids", "logits_processors"]
 for name in NOT_YET:
     chat(name, True, UNSUPPORTED)
@@ -90,6 +90,7 @@ chat("use_beam_search", True, UNSUPPORTED)
 chat("echo", True, UNSUPPORTED)
 chat("detokenize", False, UNSUPPORTED)
 chat("return_tokens_as_token_ids", 1)
+chat("include_draft_logprobs", True)  # nothing drafts
 for name in ("logprob_token_ids", "repetition_detection"):
     chat(name, [1], UNSUPPORTED)
 chat("truncation_side", "middle")

@@ -58,6 +58,7 @@ class ChatWriter : public ChoiceWriter {
       write_chat_logprobs(whole_.logprobs, tokenizer_, names(), json);
     else
       json.null();
+    if (call_.request.params.draft_logprobs) write_drafts(whole_, json);
     json.key("finish_reason").json(reason_of(whole_.finish)).key("stop_reason");
     write_stop_reason(whole_, json);
     if (call_.prompt_logprobs) {
@@ -75,6 +76,12 @@ class ChatWriter : public ChoiceWriter {
 
  private:
   TokenNames names() const { return call_.tokens_as_ids ? TokenNames::kIds : TokenNames::kText; }
+
+  void write_drafts(const service::Reply& reply, JsonWriter& json) const {
+    json.key("draft_logprobs");
+    if (reply.draft_logprobs.empty()) return static_cast<void>(json.null());
+    write_chat_draft_logprobs(reply.draft_logprobs, tokenizer_, names(), json);
+  }
 
   // vLLM has them beside the choices, which share the prompt.
   std::string prompt_logprobs_beside(const service::Reply& reply) const {
@@ -125,6 +132,7 @@ class ChatWriter : public ChoiceWriter {
       write_chat_logprobs(reply.logprobs, tokenizer_, names(), json);
     else
       json.null();
+    if (logprobs && call_.request.params.draft_logprobs) write_drafts(reply, json);
     json.key("finish_reason").null();
     if (ids) {
       json.key("token_ids");

@@ -126,6 +126,36 @@ TEST(OpenAiChat, TokensOfLogprobsMayBeIds) {
   EXPECT_TRUE(list["top_logprobs"][0].contains("token_id:117"));
 }
 
+// In one body and in a stream: the same entries, each with the place of the token that it stood
+// for.
+TEST(OpenAiChat, LogprobsOfDrafts) {
+  TestServer server;
+  const Json wanted{
+      {"logprobs", true}, {"top_logprobs", 1}, {"max_tokens", 4}, {"include_draft_logprobs", true}};
+  const Json choice = server.chat(wanted).json()["choices"][0];
+  const Json& content = choice["logprobs"]["content"];
+  const Json& drafts = choice["draft_logprobs"]["content"];
+  ASSERT_EQ(content.size(), 4u);
+  ASSERT_EQ(drafts.size(), 3u);
+  for (size_t i = 0; i < drafts.size(); ++i) {
+    EXPECT_EQ(drafts[i]["position"], i + 1);
+    EXPECT_EQ(drafts[i]["token"] == content[i + 1]["token"], i % 2 == 0) << i;
+    EXPECT_FLOAT_EQ(drafts[i]["logprob"].get<float>(), -0.5f);
+    EXPECT_EQ(drafts[i]["top_logprobs"].size(), 1u);
+    EXPECT_TRUE(drafts[i].contains("bytes"));
+  }
+  Json streamed = Json::array(), body = wanted;
+  body["stream"] = true;
+  for (const Json& event : http::sse_events(server.chat(body).body)) {
+    if (!event.is_object() || event["choices"].empty()) continue;
+    const Json& part = event["choices"][0];
+    if (part.contains("draft_logprobs") && part["draft_logprobs"].is_object())
+      for (const Json& one : part["draft_logprobs"]["content"]) streamed.push_back(one);
+  }
+  EXPECT_EQ(streamed, drafts);
+  EXPECT_FALSE(server.chat({{"logprobs", true}}).json()["choices"][0].contains("draft_logprobs"));
+}
+
 TEST(OpenAiChat, ChatLogprobs) {
   TestServer server;
   const Json json =

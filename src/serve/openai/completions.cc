@@ -15,7 +15,8 @@ class CompletionWriter : public ChoiceWriter {
         prompt_(prompt),
         tokenizer_(tokenizer),
         logprobs_(tokenizer, call.tokens_as_ids ? TokenNames::kIds : TokenNames::kText,
-                  call.request.params.logprobs > 0) {}
+                  call.request.params.logprobs > 0),
+        drafts_(logprobs_) {}
 
   std::vector<ChoiceEvent> stream(service::Reply reply) override {
     const bool first = !std::exchange(opened_, true);
@@ -85,6 +86,7 @@ class CompletionWriter : public ChoiceWriter {
       logprobs_.write(json);
     else
       json.null();
+    if (call_.request.params.draft_logprobs) write_drafts(reply, json);
     json.key("finish_reason").json(finish_reason(reply.finish));
     if (reply.finish != Finish::kNone) {
       json.key("stop_reason");
@@ -96,6 +98,15 @@ class CompletionWriter : public ChoiceWriter {
     }
     if (call_.return_token_ids) write_ids(reply, first, json);
     json.close_object();
+  }
+
+  // The prompt's tokens are in logprobs, too, where it is echoed.
+  void write_drafts(const service::Reply& reply, JsonWriter& json) {
+    json.key("draft_logprobs");
+    if (reply.draft_logprobs.empty()) return static_cast<void>(json.null());
+    for (const DraftLogprobs& one : reply.draft_logprobs) drafts_.add(one.logprobs);
+    const size_t first = call_.echo ? prompt_.tokens.size() : 0;
+    drafts_.write(json, positions_of(reply.draft_logprobs, static_cast<int>(first)));
   }
 
   // Borrows from the reply until write().
@@ -113,7 +124,7 @@ class CompletionWriter : public ChoiceWriter {
   const OpenAiCall& call_;
   const PromptInfo& prompt_;
   const text::Tokenizer& tokenizer_;
-  CompletionLogprobs logprobs_;
+  CompletionLogprobs logprobs_, drafts_;
   bool opened_ = false;
   service::Reply whole_;
 };

@@ -131,6 +131,40 @@ TEST(OpenAiCompletions, CompletionLogprobsWithEcho) {
   }
 }
 
+TEST(OpenAiCompletions, LogprobsOfDraftsCountTheEchoedPrompt) {
+  TestServer server;
+  for (const bool stream : {false, true}) {
+    for (const bool echo : {false, true}) {
+      const auto response = server.complete({{"prompt", "ab"},
+                                             {"temperature", 0},
+                                             {"echo", echo},
+                                             {"logprobs", 1},
+                                             {"stream", stream},
+                                             {"include_draft_logprobs", true},
+                                             {"max_tokens", 3}});
+      Json tokens = Json::array(), drafts = Json::array(), positions = Json::array();
+      const auto parts = stream ? http::sse_events(response.body) : std::vector{response.json()};
+      for (const Json& part : parts) {
+        if (!part.is_object()) continue;
+        const Json& choice = part["choices"][0];
+        if (choice["logprobs"].is_object())
+          for (const Json& one : choice["logprobs"]["tokens"]) tokens.push_back(one);
+        const Json& here = choice["draft_logprobs"];
+        if (!here.is_object()) continue;
+        for (const Json& one : here["tokens"]) drafts.push_back(one);
+        for (const Json& one : here["positions"]) positions.push_back(one);
+        EXPECT_EQ(here["token_logprobs"].size(), here["tokens"].size());
+        EXPECT_EQ(here["top_logprobs"].size(), here["tokens"].size());
+      }
+      const size_t prompt = tokens.size() - 3;
+      EXPECT_EQ(prompt, echo ? 3u : 0u);
+      EXPECT_EQ(positions, (Json{prompt + 1, prompt + 2}));
+      EXPECT_EQ(drafts[0], tokens[prompt + 1]);
+      EXPECT_NE(drafts[1], tokens[prompt + 2]);
+    }
+  }
+}
+
 TEST(OpenAiCompletions, EchoWithoutOutputScoresAPrompt) {
   TestServer server;
   const Json json =

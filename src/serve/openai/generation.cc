@@ -46,6 +46,12 @@ size_t logprobs_size(const std::vector<PositionLogprobs>& positions) {
   return count * kLogprobSize;
 }
 
+size_t logprobs_size(const std::vector<DraftLogprobs>& drafts) {
+  size_t count = 0;
+  for (const DraftLogprobs& one : drafts) count += 1 + one.logprobs.top.size();
+  return count * kLogprobSize;
+}
+
 bool is_failure(Finish finish) {
   return finish == Finish::kExhausted || finish == Finish::kCancelled;
 }
@@ -171,7 +177,7 @@ bool Generation::write_event(const ChoiceEvent& choice, const std::string& usage
 
 void Generation::gather(size_t writer, service::Reply reply) {
   const size_t copies = writer == 0 ? 2 : 1;  // a chat has the prompt's beside its choices, too
-  size_ += reply.text.size() + logprobs_size(reply.logprobs) +
+  size_ += reply.text.size() + logprobs_size(reply.logprobs) + logprobs_size(reply.draft_logprobs) +
            copies * logprobs_size(reply.prompt_logprobs);
   if (call_.return_token_ids) size_ += 2 * kTokenIdSize * reply.tokens.size();
   for (const PositionLogprobs& position : reply.logprobs) {

@@ -28,6 +28,17 @@ void open_chat_entry(const TokenLogprob& entry, const text::Tokenizer& tokenizer
   json.close_array();
 }
 
+// Writes the rest of a chat's entry and leaves the object open.
+void write_chat_top(const PositionLogprobs& position, const text::Tokenizer& tokenizer,
+                    TokenNames names, JsonWriter& json) {
+  json.key("top_logprobs").open_array();
+  for (const TokenLogprob& one : position.top) {
+    open_chat_entry(one, tokenizer, names, json);
+    json.close_object();
+  }
+  json.close_array();
+}
+
 size_t characters(std::string_view bytes) {
   return static_cast<size_t>(std::count_if(bytes.begin(), bytes.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
@@ -51,14 +62,31 @@ void write_chat_logprobs(const std::vector<PositionLogprobs>& positions,
   json.open_object().key("content").open_array();
   for (const PositionLogprobs& position : positions) {
     open_chat_entry(position.chosen, tokenizer, names, json);
-    json.key("top_logprobs").open_array();
-    for (const TokenLogprob& one : position.top) {
-      open_chat_entry(one, tokenizer, names, json);
-      json.close_object();
-    }
-    json.close_array().close_object();
+    write_chat_top(position, tokenizer, names, json);
+    json.close_object();
   }
   json.close_array().key("refusal").null().close_object();
+}
+
+void write_chat_draft_logprobs(const std::vector<DraftLogprobs>& drafts,
+                               const text::Tokenizer& tokenizer, TokenNames names,
+                               JsonWriter& json) {
+  json.open_object().key("content").open_array();
+  for (const auto& [at, position] : drafts) {
+    open_chat_entry(position.chosen, tokenizer, names, json);
+    write_chat_top(position, tokenizer, names, json);
+    json.key("position").integer(at).close_object();
+  }
+  json.close_array().key("refusal").null().close_object();
+}
+
+std::string positions_of(const std::vector<DraftLogprobs>& drafts, int first) {
+  std::string out = R"("positions":)";
+  JsonWriter json(out);
+  json.open_array();
+  for (const DraftLogprobs& one : drafts) json.integer(first + one.at);
+  json.close_array();
+  return out;
 }
 
 // Two tokens may have the same text: only the likelier one is written. The chosen token is always
@@ -75,7 +103,7 @@ void CompletionLogprobs::write_top(const PositionLogprobs& position, JsonWriter&
   json.close_object();
 }
 
-void CompletionLogprobs::write(JsonWriter& json) {
+void CompletionLogprobs::write(JsonWriter& json, std::string_view more) {
   json.open_object().key("tokens").open_array();
   for (const Added& one : added_) json.string(name_of(one.token, tokenizer_, names_));
   json.close_array().key("token_logprobs").open_array();
@@ -95,6 +123,7 @@ void CompletionLogprobs::write(JsonWriter& json) {
   } else {
     json.null();
   }
+  if (!more.empty()) json.members(more);
   json.close_object();
   added_.clear();
 }

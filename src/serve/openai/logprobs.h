@@ -18,6 +18,12 @@ std::string token_text(const text::Tokenizer& tokenizer, Token token);
 void write_chat_logprobs(const std::vector<PositionLogprobs>& positions,
                          const text::Tokenizer& tokenizer, TokenNames names, JsonWriter& json);
 
+// Writes FastDeploy's draft_logprobs in the same form. Each entry also has "position", the place of
+// its token among those of the reply's logprobs.
+void write_chat_draft_logprobs(const std::vector<DraftLogprobs>& drafts,
+                               const text::Tokenizer& tokenizer, TokenNames names,
+                               JsonWriter& json);
+
 // Writes {tokens, token_logprobs, top_logprobs, text_offset} of the completions endpoint, piece by
 // piece.
 class CompletionLogprobs {
@@ -32,8 +38,8 @@ class CompletionLogprobs {
     added_.push_back({position.chosen.token, &position});
   }
   bool empty() const { return added_.empty(); }
-  // Writes what was added since the last call. Offsets continue.
-  void write(JsonWriter& json);
+  // Writes what was added since the last call. Offsets continue. `more` are members that follow.
+  void write(JsonWriter& json, std::string_view more = {});
 
  private:
   struct Added {
@@ -48,6 +54,10 @@ class CompletionLogprobs {
   size_t offset_ = 0;  // characters
   std::vector<Added> added_;
 };
+
+// Returns the member "positions" of a completion's draft_logprobs: the places of the tokens among
+// those of the reply's logprobs, of which the first `first` are of its prompt.
+std::string positions_of(const std::vector<DraftLogprobs>& drafts, int first);
 
 // Writes vLLM's prompt_logprobs: null for the first position, then {id: {logprob, rank,
 // decoded_token}}.

@@ -105,7 +105,6 @@ std::vector<Field> other_fields() {
       {"top_p_normalized_logprobs", kBoth, not_yet("log-probabilities after top_p")},
       {"logprob_token_ids", kBoth, not_yet("log-probabilities of tokens that the client names")},
       {"repetition_detection", kBoth, not_yet("an end where a reply repeats itself")},
-      {"include_draft_logprobs", kBoth, not_yet("log-probabilities of drafts")},
       {"reasoning_max_tokens", kCompletions, not_yet("reasoning")},
       {"response_max_tokens", kBoth, not_yet("reasoning")},
       {"thinking_token_budget", kCompletions, not_yet("reasoning")},

@@ -90,6 +90,8 @@ std::vector<Field> output_fields() {
                      [](CallDraft& draft, int64_t x) {
                        draft.call.request.params.prompt_logprobs = logprob_count(x);
                      })},
+      {"include_draft_logprobs", kBoth,
+       boolean_field(SET(draft.call.request.params.draft_logprobs))},
       {"stream", kBoth, boolean_field(SET(draft.call.stream))},
       {"stream_options", kBoth, read_stream_options},
       {"max_streaming_response_tokens", kBoth,

@@ -178,6 +178,11 @@ TEST(OpenAiParams, LogprobsOfAChat) {
   EXPECT_EQ(chat(R"("logprobs":true,"top_logprobs":-1)").request.params.logprobs, kAllLogprobs);
   EXPECT_EQ(chat(R"("top_logprobs":0)").request.params.logprobs, kNoLogprobs);
   EXPECT_EQ(refused_field(Endpoint::kChat, R"("top_logprobs":3)"), "top_logprobs");
+  EXPECT_FALSE(chat(R"("logprobs":true)").request.params.draft_logprobs);
+  EXPECT_TRUE(
+      chat(R"("logprobs":true,"include_draft_logprobs":true)").request.params.draft_logprobs);
+  EXPECT_EQ(refused_field(Endpoint::kChat, R"("include_draft_logprobs":1)"),
+            "include_draft_logprobs");
 }
 
 TEST(OpenAiParams, BiasesHaveDigitsAsKeys) {
@@ -215,7 +220,7 @@ TEST(OpenAiParams, AVocabularyOfBiases) {
 TEST(OpenAiParams, WhatIsNotThereYetIsRefusedByName) {
   for (const char* name :
        {"response_max_tokens", "mm_hashes", "prompt_embeds", "functions", "function_call", "audio",
-        "temp_scaled_logprobs", "top_p_normalized_logprobs", "include_draft_logprobs"}) {
+        "temp_scaled_logprobs", "top_p_normalized_logprobs"}) {
     EXPECT_EQ(refused_field(Endpoint::kChat, entry(name, "null")), "none") << name;
     const auto refused = parse(Endpoint::kChat, entry(name, "true"));
     ASSERT_FALSE(refused) << name;

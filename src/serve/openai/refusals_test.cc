@@ -127,6 +127,7 @@ TEST(OpenAiRefusals, BadRequestsAreRefusedByName) {
       {chat, "{" M ",\"top_logprobs\":2}", 400, "top_logprobs"},
       {chat, "{" M ",\"logprobs\":true,\"top_logprobs\":21}", 400, "top_logprobs"},
       {chat, "{" M ",\"prompt_logprobs\":-2}", 400, "prompt_logprobs"},
+      {chat, "{" M ",\"include_draft_logprobs\":true}", 400, "include_draft_logprobs"},
       {chat, "{" M ",\"logit_bias\":[1]}", 400, "logit_bias"},
       {chat, "{" M ",\"logit_bias\":{\"a\":1}}", 400, "logit_bias"},
       {chat, "{" M ",\"logit_bias\":{\"5\":101}}", 400, "logit_bias"},

@@ -50,6 +50,7 @@ void append(service::Reply& whole, service::Reply piece) {
     answer::append_event(whole.parts, std::move(event));
   move_into(whole.tokens, piece.tokens);
   move_into(whole.logprobs, piece.logprobs);
+  move_into(whole.draft_logprobs, piece.draft_logprobs);
   move_into(whole.prompt_logprobs, piece.prompt_logprobs);
   if (piece.finish == Finish::kNone) return;
   whole.finish = piece.finish;

@@ -169,6 +169,9 @@ class EchoEngine : public EnginePort {
     const Token token = token_at(s, state.done++);
     event.tokens = {token};
     if (s.params.logprobs != kNoLogprobs) event.logprobs = {logprobs_of(token, s.params.logprobs)};
+    // Every token but the first had a draft, of which every other is wrong.
+    if (s.params.draft_logprobs && state.done > 1)
+      event.draft_logprobs = {{0, logprobs_of((token + state.done % 2) % 258, s.params.logprobs)}};
     if (std::find(s.stop.tokens.begin(), s.stop.tokens.end(), token) != s.stop.tokens.end())
       event.finish = Finish::kStop;
     else if (state.done == s.stop.max_tokens)
@@ -206,6 +209,7 @@ inline ServiceConfig echo_config() {
   config.eos = {ByteTokenizer::kEos};
   config.max_num_seqs = 8;
   config.seed = 1;
+  config.draft_logprobs = true;
   return config;
 }
 

@@ -13,6 +13,8 @@ void append(std::vector<T>& to, std::vector<T>& from) {
 }
 
 void merge(Event& to, Event& from) {
+  for (DraftLogprobs& one : from.draft_logprobs) one.at += static_cast<int>(to.tokens.size());
+  append(to.draft_logprobs, from.draft_logprobs);
   append(to.tokens, from.tokens);
   append(to.logprobs, from.logprobs);
   append(to.prompt_logprobs, from.prompt_logprobs);

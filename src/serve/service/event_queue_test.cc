@@ -59,6 +59,7 @@ TEST(EventQueue, ASleepingConsumerCostsNoMoreEventsThanSequences) {
       event.admitted = step == 0;
       event.cached = step == 0 ? s : 0;
       event.logprobs = {{.chosen = {step, -1.f}}, {.chosen = {step + s, -2.f}}};
+      event.draft_logprobs = {{.at = step % 2, .logprobs = {.chosen = {step, -4.f}}}};
       event.drafted = 3;
       event.kept = step % 2;
       if (step == 0) event.prompt_logprobs = {{.chosen = {s, -3.f}}};
@@ -79,6 +80,9 @@ TEST(EventQueue, ASleepingConsumerCostsNoMoreEventsThanSequences) {
       ASSERT_EQ(event.tokens[i], step);
       ASSERT_EQ(event.tokens[i + 1], step + static_cast<int>(event.seq));
       ASSERT_EQ(event.logprobs[i + 1].chosen.token, event.tokens[i + 1]);
+      const DraftLogprobs& draft = event.draft_logprobs.at(static_cast<size_t>(step));
+      ASSERT_EQ(draft.at, 2 * step + step % 2);
+      ASSERT_EQ(draft.logprobs.chosen.token, step);
     }
     EXPECT_TRUE(event.admitted);
     EXPECT_EQ(event.cached, static_cast<int>(event.seq));

@@ -50,6 +50,20 @@ std::optional<Error> check_logprobs(const char* field, int wanted, const Prepare
   return std::nullopt;
 }
 
+std::optional<Error> check_draft_logprobs(const SamplingParams& params,
+                                          const PrepareContext& context) {
+  const char* field = "include_draft_logprobs";
+  if (!params.draft_logprobs) return std::nullopt;
+  if (!context.config.draft_logprobs)
+    return invalid(
+        field,
+        "this server has no log-probabilities of drafts: it needs a --speculative-config "
+        "whose method drafts with a model, with \"enable_draft_logprob\": true; leave "
+        "include_draft_logprobs out");
+  if (params.logprobs != kNoLogprobs) return std::nullopt;
+  return invalid(field, "when using `include_draft_logprobs`, `logprobs` must be set.");
+}
+
 std::optional<Error> check_numbers(const Request& request) {
   const SamplingParams& p = request.params;
   constexpr double kHuge = 1e6, kMaxTokens = 2147483647;
@@ -125,7 +139,8 @@ LogprobCount count_logprobs(const std::vector<Prepared>& calls, int vocab) {
       return wanted == kNoLogprobs ? int64_t{0} : std::min(wanted, vocab) + 1;
     };
     const int64_t prompt = each(one.params.prompt_logprobs) * std::ssize(one.prompt);
-    count.replies += one.n * each(one.params.logprobs) * one.stop.max_tokens;
+    const int64_t reply = each(one.params.logprobs) * one.stop.max_tokens;
+    count.replies += one.n * (one.params.draft_logprobs ? 2 : 1) * reply;
     count.prompts += one.n * prompt;
     count.beside += prompt;
   }
@@ -144,8 +159,9 @@ std::string factors(const std::vector<Prepared>& calls, bool of_prompts, int voc
   const std::string head = fmt::format("{} prompts x {} x ", calls.size(),
                                        beside ? fmt::format("({} + 1)", choices) : choices);
   return of_prompts ? fmt::format("{}{} tokens x (prompt_logprobs ({}) + 1)", head, tokens, wanted)
-                    : fmt::format("{}max_tokens ({}) x (logprobs or top_logprobs ({}) + 1)", head,
-                                  tokens, wanted);
+                    : fmt::format("{}max_tokens ({}) x (logprobs or top_logprobs ({}) + 1){}", head,
+                                  tokens, wanted,
+                                  params.draft_logprobs ? " x 2 (include_draft_logprobs)" : "");
 }
 
 }  // namespace
@@ -155,6 +171,7 @@ std::optional<Error> check_common(const Request& request, const PrepareContext& 
   if (auto error = check_lists(request, context)) return error;
   if (auto error = check_begun(request, context)) return error;
   if (auto error = check_logprobs("logprobs", request.params.logprobs, context)) return error;
+  if (auto error = check_draft_logprobs(request.params, context)) return error;
   return check_logprobs("prompt_logprobs", request.params.prompt_logprobs, context);
 }
 

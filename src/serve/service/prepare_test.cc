@@ -169,6 +169,26 @@ TEST_F(Prepare, DisabledLogprobsSaySo) {
   EXPECT_TRUE(prepare(request));
 }
 
+TEST_F(Prepare, LogprobsOfDraftsNeedAServerThatHasThem) {
+  Request request = of("ab");
+  request.params.draft_logprobs = true;
+  request.params.logprobs = 4;
+  EXPECT_EQ(prompt_of(request), "include_draft_logprobs");
+  EXPECT_THAT(prepare(request).error().what, testing::HasSubstr("enable_draft_logprob"));
+  config_.draft_logprobs = true;
+  EXPECT_TRUE(prepare(request));
+  request.params.logprobs = kNoLogprobs;
+  EXPECT_EQ(prompt_of(request), "include_draft_logprobs") << "they are as many as logprobs";
+  // They count like those of the reply.
+  request.params.logprobs = 4;
+  request.stop.max_tokens = 10;
+  config_.max_reply_logprobs = 2 * 10 * 5;
+  EXPECT_TRUE(prepare(request));
+  --config_.max_reply_logprobs;
+  EXPECT_EQ(prompt_of(request), "logprobs");
+  EXPECT_THAT(prepare(request).error().what, testing::HasSubstr("x 2 (include_draft_logprobs)"));
+}
+
 TEST_F(Prepare, TheBoundsOfNumbersAreAllowed) {
   for (const float repetition : {1e-6f, 1e6f}) {
     Request request = of("ab");

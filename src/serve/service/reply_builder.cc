@@ -57,6 +57,8 @@ Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& e
   if (reply.finish == Finish::kExhausted) metrics_.refused(reply.refusal);
   const int reasoned = reasoning_tokens(sequence);
   append_tokens(request, sequence, event, reply);
+  for (DraftLogprobs& one : event.draft_logprobs) one.at += sequence.generated;
+  reply.draft_logprobs = std::move(event.draft_logprobs);
   if (!request.prompt.empty())
     sequence.output.insert(sequence.output.end(), reply.tokens.begin(), reply.tokens.end());
   const int gained = static_cast<int>(reply.tokens.size());
@@ -94,6 +96,8 @@ void ReplyBuilder::append_token(OpenSequence& sequence, Token token, Reply& repl
 void ReplyBuilder::cut_after(Event& event, size_t count, Reply& reply) {
   reply.tokens.resize(count);
   event.kept = std::min(event.kept, static_cast<int>(count));
+  std::erase_if(event.draft_logprobs,
+                [count](const DraftLogprobs& one) { return one.at >= static_cast<int>(count); });
   if (reply.logprobs.size() > count) reply.logprobs.resize(count);
 }
 

@@ -106,7 +106,8 @@ struct Reply {
   answer::AnswerEvents parts;  // the same text as reasoning, content and calls, if it is split
   std::vector<Token> tokens;   // may be ahead of the text
   std::vector<float> pooled;   // set with the end of a request that is pooled
-  std::vector<PositionLogprobs> logprobs;  // one per token, if requested
+  std::vector<PositionLogprobs> logprobs;     // one per token, if requested
+  std::vector<DraftLogprobs> draft_logprobs;  // for drafts in the place of tokens, if requested
   // For positions 1.. of the prompt, if requested; set in the first piece that has tokens.
   std::vector<PositionLogprobs> prompt_logprobs;
   Finish finish = Finish::kNone;  // set in the last piece of this sequence

@@ -23,7 +23,8 @@ struct ServiceConfig {
   // The most drafts of a sequence in one step; 0: no tokens are drafted, and the reference of a
   // request has no effect.
   int drafts = 0;
-  double stuck_seconds = 30;  // time without progress while work waits that counts as unhealthy
+  bool draft_logprobs = false;  // requests may ask for log-probabilities of drafts
+  double stuck_seconds = 30;    // time without progress while work waits that counts as unhealthy
   // The seeds of requests that give none are counted up from here; 0: from a random number.
   uint64_t seed = 0;
   AdmissionLimits admission;
