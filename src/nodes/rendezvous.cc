@@ -311,12 +311,26 @@ std::optional<peer::Fd> Attempt::run() {
   return stream.take();
 }
 
+// Returns where node 0 listens. In a cluster its name may become known only after it has started.
+peer::Address own_address(const Settings& settings) {
+  const auto end = after(settings.join_seconds);
+  for (bool first = true;; first = false) {
+    const auto address = peer::resolved(settings.first);
+    if (address) return *address;
+    if (Clock::now() >= end)
+      fail_load("the address of node 0 is not known within --dist-timeout {:g} s: {}",
+                settings.join_seconds, address.error().what);
+    if (first)
+      spdlog::warn("the address of node 0 is not known yet, it is looked up again: {}",
+                   address.error().what);
+    std::this_thread::sleep_for(std::min<Clock::duration>(kPause, end - Clock::now()));
+  }
+}
+
 }  // namespace
 
 Door::Door(const Settings& settings) : settings_(settings) {
-  const auto address = peer::resolved(settings.first);
-  if (!address) fail_load("the address of node 0: {}", address.error().what);
-  auto listener = peer::listen_on(*address);
+  auto listener = peer::listen_on(own_address(settings));
   if (!listener)
     fail_load("node 0: {}: choose another --engine-worker-queue-port, or correct the addresses",
               listener.error().what);

@@ -203,6 +203,19 @@ TEST(Rendezvous, AFalseNodeZeroIsNotJoined) {
   EXPECT_THAT(said.get(), HasSubstr("does not know the key of --node-key-file"));
 }
 
+TEST(Rendezvous, ANameThatStaysUnknownIsSaid) {
+  Settings settings = settings_of(0, 2, 0);
+  settings.first.host = "nobody.invalid";
+  settings.join_seconds = 0.2;
+  try {
+    const Door door(settings);
+    FAIL() << "it listens";
+  } catch (const LoadError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("not known within --dist-timeout 0.2 s"),
+                                    HasSubstr("nobody.invalid")));
+  }
+}
+
 TEST(Rendezvous, APortInUseIsRefused) {
   const auto settings = settings_of(0, 2, 0);
   const Door door(settings);
