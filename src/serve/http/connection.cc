@@ -52,16 +52,16 @@ void HttpConnection::broken(const char* why) noexcept {
   }
 }
 
-HttpConnection::HttpConnection(std::shared_ptr<HttpCore> core, StreamSocket socket,
-                               std::string client, ConnectionKind kind)
+HttpConnection::HttpConnection(std::shared_ptr<HttpCore> core, StreamSocket socket, Origin origin,
+                               ConnectionKind kind)
     : core_(std::move(core)),
       stream_(std::move(socket), core_->tls_now().get()),
-      client_(std::move(client)),
+      origin_(std::move(origin)),
       kind_(kind),
       deadline_(stream_.executor()),
       fresh_(kReadSize),
       reader_(core_->config, core_->body_bytes),
-      record_{.method = "-", .target = "-", .request_id = "-", .client = client_},
+      record_{.method = "-", .target = "-", .request_id = "-", .client = origin_.client},
       head_began_(Clock::now()) {}
 
 HttpConnection::~HttpConnection() {
@@ -112,7 +112,7 @@ void HttpConnection::handshake() {
 void HttpConnection::next_request() {
   core_->connections.set_idle(this);
   reader_.begin();
-  record_ = {.method = "-", .target = "-", .request_id = "-", .client = client_};
+  record_ = {.method = "-", .target = "-", .request_id = "-", .client = origin_.client};
   state_ = State::kIdle;
   complete_ = false;
   arm(core_->config.idle_seconds);
@@ -189,7 +189,8 @@ bool HttpConnection::name_request() {
   const std::string& target = reader_.target();
   if (target.empty()) return false;
   request.request_id = sane_request_id(request.header("x-request-id"));
-  request.client = client_;
+  request.client = origin_.client;
+  request.door = origin_.door;
   record_.method = request.method;
   record_.target = target.substr(0, target.find('?'));
   record_.request_id = request.request_id;

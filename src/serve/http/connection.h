@@ -18,8 +18,12 @@ namespace skiff::http {
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
-  // `client` is the peer's address, for the log.
-  HttpConnection(std::shared_ptr<HttpCore> core, StreamSocket socket, std::string client,
+  // What is known of a connection when it is accepted.
+  struct Origin {
+    std::string client;  // the peer's address, for the log
+    size_t door = 0;     // see HttpRequest
+  };
+  HttpConnection(std::shared_ptr<HttpCore> core, StreamSocket socket, Origin origin,
                  ConnectionKind kind);
   ~HttpConnection();
 
@@ -64,7 +68,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   const std::shared_ptr<HttpCore> core_;
   HttpStream stream_;
-  const std::string client_;
+  const Origin origin_;
   const ConnectionKind kind_;
   Deadline deadline_;
   std::vector<char> fresh_;  // target of a read under way; what reader_ has is consumed meanwhile

@@ -26,6 +26,8 @@ struct HttpRequest {
   std::string request_id;  // x-request-id of the client if it is valid, else a random one
   uint64_t serial = 0;     // number of this request since start, from 1; HttpRecord has the same
   std::string client;      // ADDRESS:PORT of the peer
+  size_t door = 0;  // the port that it came to: 0 is HttpConfig::port, 1 the first of the others
+  std::optional<int> replica;  // the replica of the engine that must compute it; none: any
   // While this lives, `body` counts among the bodies in memory (HttpConfig::max_bodies). Keep it as
   // long as the body.
   std::shared_ptr<const void> counted;
@@ -115,8 +117,9 @@ struct HttpHooks {
 };
 
 struct HttpConfig {
-  std::string host = "0.0.0.0";  // name or address; IPv6 with or without brackets
-  uint16_t port = 8000;          // 0: any free port
+  std::string host = "0.0.0.0";      // name or address; IPv6 with or without brackets
+  uint16_t port = 8000;              // 0: any free port
+  std::vector<uint16_t> more_ports;  // others with the same host, files and limits; 0: as above
   int io_threads = 2;
   int worker_threads = 2;                 // threads that run handlers
   size_t large_body = size_t{1} << 20;    // bytes from which a kWork request becomes kLarge
@@ -146,12 +149,13 @@ struct HttpConfig {
 
 class HttpServer {
  public:
-  // Binds and listens; no request is read before start(). Throws LoadError naming the port, or
+  // Binds and listens; no request is read before start(). Throws LoadError naming a port, or
   // what is wrong with the TLS files.
   HttpServer(HttpConfig config, HttpHooks hooks);
   ~HttpServer();  // calls stop()
 
   uint16_t port() const;
+  std::vector<uint16_t> ports() const;  // by HttpRequest::door
   void start();
   // Answers everything with "connection: close" from now on, and uploads under way with 503.
   // Connections are still accepted, so that probes get an answer and not a refusal.

@@ -234,6 +234,31 @@ TEST_P(HttpServerTest, APortInUseNamesTheWayOut) {
   }
 }
 
+TEST_P(HttpServerTest, RequestsTellTheirPort) {
+  HttpConfig config = local();
+  config.more_ports = {0, 0};
+  Echo server(config, [](const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+    reply->send({.status = 200, .body = std::to_string(request.door)});
+  });
+  const std::vector<uint16_t> ports = server.server.ports();
+  ASSERT_EQ(ports.size(), 3);
+  EXPECT_EQ(ports[0], server.port());
+  for (size_t door : {2, 0, 1, 2})
+    EXPECT_EQ(TestClient(ports[door], GetParam()).call("GET", "/").body, std::to_string(door));
+}
+
+TEST_P(HttpServerTest, EveryPortInUseIsNamed) {
+  Echo server(local());
+  HttpConfig config = local();
+  config.more_ports = {server.port()};
+  try {
+    HttpServer second(config, {.handler = echo, .failure = plain});
+    FAIL() << "two servers on one port";
+  } catch (const LoadError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr(std::to_string(server.port())));
+  }
+}
+
 TEST_P(HttpServerTest, HangingUpAtEveryByteLeavesNothingBehind) {
   Echo server(local());
   const std::string request = "POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello";

@@ -17,7 +17,8 @@ namespace {
 
 std::shared_ptr<HttpConnection> connection_of(const std::shared_ptr<HttpCore>& core) {
   StreamSocket socket(net::make_strand(net::any_io_executor(core->io.get_executor())));
-  return std::make_shared<HttpConnection>(core, std::move(socket), "client",
+  return std::make_shared<HttpConnection>(core, std::move(socket),
+                                          HttpConnection::Origin{.client = "client"},
                                           ConnectionKind::kOrdinary);
 }
 
