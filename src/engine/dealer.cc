@@ -48,6 +48,11 @@ int Dealer::deal(std::span<const NewSequence> sequences, std::span<const int> bl
     for (const NewSequence& sequence : sequences) book(same, sequence, names);
     return same;
   }
+  if (const auto wanted = sequences.front().replica) {
+    SKIFF_CHECK(*wanted >= 0 && *wanted < options_.replicas, "there is no replica {}", *wanted);
+    for (const NewSequence& sequence : sequences) book(*wanted, sequence, names);
+    return *wanted;
+  }
   size_t best = 0;
   Rank least;
   for (size_t i = 0; i < replicas_.size(); ++i) {

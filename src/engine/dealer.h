@@ -35,7 +35,8 @@ class Dealer {
   explicit Dealer(const Options& options);
 
   // Returns the replica for the sequences of one request, which has at least one, and books them
-  // there. `blocks_free` has the blocks of each replica that are free or could be evicted.
+  // there: NewSequence::replica, if there is one. `blocks_free` has the blocks of each replica that
+  // are free or could be evicted.
   int deal(std::span<const NewSequence> sequences, std::span<const int> blocks_free);
   // Returns where a sequence runs that has not ended.
   std::optional<int> replica_of(SeqId id) const;

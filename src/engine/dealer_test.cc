@@ -50,6 +50,19 @@ TEST_F(DealerTest, TheLeastTokensDecide) {
   EXPECT_EQ(deal(6, prompt_of(6, 1)), 1);
 }
 
+TEST_F(DealerTest, WhoWantsAReplicaGetsIt) {
+  make(3);
+  std::vector<NewSequence> choices{request(1, prompt_of(1, 50)), request(2, prompt_of(1, 50))};
+  for (NewSequence& one : choices) one.replica = 2;
+  EXPECT_EQ(dealer_->deal(choices, free_), 2);
+  NewSequence again = request(3, prompt_of(3, 10));
+  again.replica = 2;
+  EXPECT_EQ(dealer_->deal({&again, 1}, free_), 2) << "though two others have nothing to do";
+  EXPECT_EQ(dealer_->replica_of(2), 2);
+  EXPECT_EQ(dealer_->load(2).sequences, 3);
+  EXPECT_EQ(deal(4, prompt_of(4, 10)), 0) << "its load counts for those that want none";
+}
+
 TEST_F(DealerTest, WhoContinuesASequenceStaysWithIt) {
   make(2);
   EXPECT_EQ(deal(1, prompt_of(1, 50)), 0);

@@ -109,6 +109,8 @@ struct NewSequence {
   // its place in the queue and its replica; where the context or the cache is full, this one ends
   // with kLength.
   std::optional<SeqId> continues = {};
+  // The one of several replicas that computes it; none: the best one for it.
+  std::optional<int> replica = {};
   int written = 0;  // the last tokens of the prompt that penalties count as output
 };
 
