@@ -1,8 +1,10 @@
 #include "serve/info_routes.h"
 
 #include <map>
+#include <utility>
 
 #include "serve/http/api_error.h"
+#include "serve/probes.h"
 
 namespace skiff::serve {
 namespace {
@@ -46,6 +48,12 @@ std::vector<http::Route> info_routes(ServerContext& context,
              {.status = 200, .body = info.is_null() ? "{}" : info.dump(-1, ' ', false, replace)});
        }},
   };
+}
+
+std::vector<http::Route> observing_routes(ServerContext& context) {
+  std::vector<http::Route> routes = probe_routes(context);
+  for (http::Route& route : info_routes(context, {})) routes.push_back(std::move(route));
+  return routes;
 }
 
 }  // namespace skiff::serve

@@ -12,4 +12,7 @@ namespace skiff::serve {
 std::vector<http::Route> info_routes(ServerContext& context,
                                      const std::vector<http::Route>& others);
 
+// Returns all routes of a port that is for observing alone: those of probe_routes() and these.
+std::vector<http::Route> observing_routes(ServerContext& context);
+
 }  // namespace skiff::serve

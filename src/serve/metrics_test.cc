@@ -243,6 +243,16 @@ TEST(MetricsTest, ReplicasAreToldApart) {
   EXPECT_THAT(metrics.text(now), testing::Not(HasSubstr("fastdeploy:engine_")));
 }
 
+TEST(MetricsTest, ThoseOfOneReplicaHaveItsNumber) {
+  service::Metrics metrics = make_metrics();
+  service::Metrics::Now now{.engine = {.running = 3}, .number = 1};
+  now.replicas = {now.engine};
+  const std::string text = metrics.text(now);
+  EXPECT_EQ(value_of(text, "fastdeploy:num_requests_running{model_name=\"m\"}"), 3);
+  EXPECT_EQ(value_of(text, "vllm:num_requests_running{model_name=\"m\",engine=\"1\"}"), 3);
+  EXPECT_THAT(text, testing::Not(HasSubstr("engine=\"0\"")));
+}
+
 // vLLM's family has each end of a sequence; FastDeploy's has good ones alone.
 TEST(MetricsTest, FailuresCountAmongTheEndsOfVllm) {
   service::Metrics metrics = make_metrics();
@@ -431,7 +441,7 @@ std::string read(const std::string& path) {
   return text.str();
 }
 
-// The queries of the dashboard and of the alerts.
+// The queries of the dashboard.
 void find_queries(const Json& node, std::vector<std::string>& out) {
   if (node.is_object() && node.contains("expr")) out.push_back(node["expr"].get<std::string>());
   if (node.is_structured())
@@ -446,6 +456,13 @@ std::set<std::string> names_in(const std::string& query) {
   return names;
 }
 
+// Those of the router and of the shared queue are no metrics of the service;
+// tests/api/test_deploy.py holds them against whole programs.
+bool is_of_others(const std::string& query) {
+  return query.find("skiff_router_") != std::string::npos ||
+         query.find("fastdeploy:shared_queue_") != std::string::npos;
+}
+
 TEST(DashboardTest, EveryMetricThatItAsksForIsThere) {
   const Json dashboard = Json::parse(read("deploy/grafana/skiff.json"));
   std::vector<std::string> queries;
@@ -453,7 +470,7 @@ TEST(DashboardTest, EveryMetricThatItAsksForIsThere) {
   EXPECT_GE(queries.size(), 25u);
   service::Metrics metrics("m", {{"block_size", "64"}}, /*drafts=*/5);
   metrics.asked("/v1/completions");  // endpoints are there once somebody has called one
-  const auto types = types_in(metrics.text({}));
+  const auto types = types_in(metrics.text({.replicas = {{}, {}}}));
   std::set<std::string> series;
   for (const auto& [name, type] : types) {
     series.insert(name);
@@ -462,6 +479,7 @@ TEST(DashboardTest, EveryMetricThatItAsksForIsThere) {
     for (const char* end : {"_bucket", "_sum", "_count"}) series.insert(name + end);
   }
   for (const std::string& query : queries) {
+    if (is_of_others(query)) continue;
     const auto names = names_in(query);
     EXPECT_FALSE(names.empty()) << query;
     for (const std::string& name : names)

@@ -1,5 +1,7 @@
 #include "serve/probes.h"
 
+#include <optional>
+
 #include "serve/http/api_error.h"
 
 namespace skiff::serve {
@@ -20,11 +22,11 @@ http::HttpResponse health(const ServerContext& context) {
   return why.empty() ? fine() : unavailable(why);
 }
 
-http::HttpResponse metrics(const ServerContext& context) {
-  return {
-      .status = 200,
-      .body = context.protocol->service.metrics() + (context.queue ? context.queue->metrics() : ""),
-      .content_type = "text/plain; version=0.0.4; charset=utf-8"};
+http::HttpResponse metrics(const ServerContext& context, std::optional<int> replica) {
+  return {.status = 200,
+          .body = context.protocol->service.metrics_of(replica) +
+                  (context.queue ? context.queue->metrics() : ""),
+          .content_type = "text/plain; version=0.0.4; charset=utf-8"};
 }
 
 }  // namespace
@@ -56,7 +58,10 @@ std::vector<http::Route> probe_routes(ServerContext& context) {
       {"GET", "/v2/health/ready", answer(health), http::Access::kOpen},
       {"GET", "/ping", answer(health), http::Access::kOpen},
       {"POST", "/ping", answer(health), http::Access::kOpen},
-      {"GET", "/metrics", answer(metrics)},
+      {"GET", "/metrics",
+       [&context](const http::HttpRequest& request, const std::shared_ptr<http::HttpReply>& reply) {
+         reply->send(metrics(context, request.replica));
+       }},
       {"GET", "/version", answer([](const ServerContext& context) {
          return http::json_response({{"version", context.config.version}});
        })},

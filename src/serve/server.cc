@@ -107,6 +107,7 @@ queue::Capacity capacity_of(const service::ProtocolContext& protocol, int max_ru
 struct ActiveRoutes {
   std::shared_ptr<ServerContext> context;  // null while loading
   http::RouteTable table;
+  http::RouteTable observing;  // of the ports that are for nothing else
 };
 
 }  // namespace
@@ -118,9 +119,12 @@ struct Server::Impl {
         admin_keys(config.admin_keys),
         cors(cors_of(config)),
         hosts(config.http.host, config.allowed_hosts),
-        routes(std::make_shared<ActiveRoutes>(ActiveRoutes{
-            nullptr, http::RouteTable(first_routes(config, [this] { return progress(); }),
-                                      guard(/*loading=*/true))})),
+        routes(std::make_shared<ActiveRoutes>(
+            ActiveRoutes{nullptr,
+                         http::RouteTable(first_routes(config, [this] { return progress(); }),
+                                          guard(/*loading=*/true)),
+                         http::RouteTable(boot_routes([this] { return progress(); }),
+                                          guard(/*loading=*/true))})),
         http(config.http, hooks()),
         grpc(open_grpc_port(
             config, keys, [this] { return current()->context; }, [this] { return progress(); })) {}
@@ -141,6 +145,13 @@ struct Server::Impl {
   std::shared_ptr<queue::SharedQueue> shared_queue() const {
     const auto now = current();
     return now->context ? now->context->queue : nullptr;
+  }
+  PortUse use_of(const http::HttpRequest& request) const {
+    return request.door < config.port_uses.size() ? config.port_uses[request.door] : PortUse{};
+  }
+  const http::RouteTable& table_of(const ActiveRoutes& now,
+                                   const http::HttpRequest& request) const {
+    return use_of(request).observes ? now.observing : now.table;
   }
   void begin_drain();
   void cut_off(service::CutOff why);
@@ -199,8 +210,9 @@ http::Guard Server::Impl::guard(bool loading) {
 std::optional<http::HttpResponse> Server::Impl::refuse(const http::HttpRequest& request) {
   if (auto preflight = cors.preflight(request)) return preflight;
   const auto now = current();
-  if (auto refused = now->table.refuse(request)) return refused;
-  auto full = now->table.refuse_when_full(request);
+  const http::RouteTable& table = table_of(*now, request);
+  if (auto refused = table.refuse(request)) return refused;
+  auto full = table.refuse_when_full(request);
   if (full && config.journal) config.journal->arrived(request);
   return full;
 }
@@ -209,17 +221,22 @@ http::HttpHooks Server::Impl::hooks() {
   http::HttpHooks hooks;
   hooks.handler = [this](http::HttpRequest request, std::shared_ptr<http::HttpReply> reply) {
     if (config.journal) config.journal->arrived(request);
-    current()->table.dispatch(std::move(request), std::move(reply));
+    request.replica = use_of(request).replica;
+    const auto now = current();
+    const http::RouteTable& table = table_of(*now, request);
+    table.dispatch(std::move(request), std::move(reply));
   };
   hooks.failure = [](int status, const std::string& why) {
     return status == 503 ? unavailable(why) : http::error_response(http::api_error(status, why));
   };
   hooks.early = [this](const http::HttpRequest& request) {
     auto preflight = cors.preflight(request);
-    return preflight ? preflight : current()->table.refuse(request);
+    return preflight ? preflight : table_of(*current(), request).refuse(request);
   };
   hooks.refuse = [this](const http::HttpRequest& request) { return refuse(request); };
-  hooks.lane = [this](const http::HttpRequest& request) { return current()->table.lane(request); };
+  hooks.lane = [this](const http::HttpRequest& request) {
+    return table_of(*current(), request).lane(request);
+  };
   hooks.headers = [this](const http::HttpRequest& request) {
     http::HttpHeaders all = cors.headers(request);
     for (auto& header : messages::messages_headers(request)) all.push_back(std::move(header));
@@ -283,6 +300,8 @@ Server::~Server() { stop(); }
 
 uint16_t Server::port() const { return impl_->http.port(); }
 
+std::vector<uint16_t> Server::ports() const { return impl_->http.ports(); }
+
 uint16_t Server::grpc_port() const { return impl_->grpc ? impl_->grpc->port() : 0; }
 
 void Server::set_loaded(double part) { impl_->loaded = part; }
@@ -299,8 +318,10 @@ void Server::open(service::Service& service, OrderedJson config_info, service::U
   protocol->aside = [http = &impl_->http](auto job) { http->aside(std::move(job)); };
   auto context = std::make_shared<ServerContext>(std::move(config), std::move(protocol));
   http::RouteTable table(impl_->routes_of(*context, upkeep), impl_->guard(/*loading=*/false));
+  http::RouteTable observing(observing_routes(*context), impl_->guard(/*loading=*/false));
   const std::shared_ptr<queue::SharedQueue> queue = context->queue;
-  auto routes = std::make_shared<ActiveRoutes>(ActiveRoutes{std::move(context), std::move(table)});
+  auto routes = std::make_shared<ActiveRoutes>(
+      ActiveRoutes{std::move(context), std::move(table), std::move(observing)});
   std::lock_guard lock(impl_->mutex);
   SKIFF_CHECK(!impl_->routes->context, "a server is opened once");
   impl_->routes = std::move(routes);

@@ -28,7 +28,8 @@ class Server {
   ~Server();  // calls stop()
 
   uint16_t port() const;
-  uint16_t grpc_port() const;  // 0 without one
+  std::vector<uint16_t> ports() const;  // of ServerConfig::http, in its order
+  uint16_t grpc_port() const;           // 0 without one
   // Begins to answer requests; returns at once.
   void start();
   // Progress of loading, which /health shows until open(). Any thread.

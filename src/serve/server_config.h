@@ -1,6 +1,7 @@
 // serve/server_config.h -- the configuration of the HTTP server of `skiff serve`.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,17 @@
 
 namespace skiff::serve {
 
+// What one of several ports is for.
+struct PortUse {
+  std::optional<int> replica = {};  // the one that computes what comes in here; none: any
+  bool observes = false;            // probes, metrics and the configuration, and nothing else
+};
+
 // The fields of ProtocolConfig are what protocols see; the rest is the server's own.
 struct ServerConfig : service::ProtocolConfig {
   http::HttpConfig http;
+  // Of each port of `http`, in its order; of those that are not here, everything.
+  std::vector<PortUse> port_uses;
   int grpc_port = -1;  // 0: any free port; -1: none. Host, limits and TLS files are those of `http`
   paddle::PaddleConfig paddle;
   std::string version = "0.1.0";

@@ -514,5 +514,72 @@ TEST(ServerTest, DrainingWaitsForOthersWithinItsTime) {
   EXPECT_FALSE(server.server.drain(0.1, [] { return false; }));
 }
 
+// Two ports for replicas, and one with the metrics of the second.
+struct PinnedServer {
+  PinnedServer() : echo(apart()), server(config(), echo.service) { server.start(); }
+  static service::ServiceConfig apart() {
+    service::ServiceConfig config = service::echo_config();
+    config.replicas_apart = 2;
+    return config;
+  }
+  static ServerConfig config() {
+    ServerConfig config = echo_server();
+    config.http.more_ports = {0, 0};
+    config.port_uses = {{.replica = 0}, {.replica = 1}, {.replica = 1, .observes = true}};
+    config.admin_keys = {"boss"};
+    return config;
+  }
+  http::ClientResponse call(size_t door, const std::string& method, const std::string& path,
+                            const std::string& body = "") const {
+    return http::TestClient(server.ports().at(door)).call(method, path, body, "");
+  }
+  service::EchoService echo;
+  Server server;
+};
+
+TEST(ServerTest, APortIsItsReplicasForEveryProtocol) {
+  const PinnedServer server;
+  const std::pair<const char*, const char*> requests[] = {
+      {"/v1/completions", R"({"prompt":"x"})"},
+      {"/v1/chat/completions", kChat},
+      {"/v1/messages",
+       R"({"model":"echo","max_tokens":5,"messages":[{"role":"user","content":"x"}]})"},
+      {"/v1/responses", R"({"model":"echo","input":"x"})"},
+      {"/api/generate", R"({"model":"echo","prompt":"x"})"},
+      {"/v1/chat/completions", R"({"req_id":"r","text":"x"})"}};
+  for (const auto& [path, body] : requests)
+    for (const int door : {0, 1}) {
+      EXPECT_EQ(server.call(static_cast<size_t>(door), "POST", path, body).status, 200) << path;
+      EXPECT_EQ(server.echo.engine.seen().back().replica, door) << path << body;
+    }
+}
+
+TEST(ServerTest, ServersOfOnePortChooseNoReplica) {
+  const RunningServer server(echo_server());
+  EXPECT_EQ(server.call("POST", "/v1/completions", "", R"({"prompt":"x"})").status, 200);
+  EXPECT_FALSE(server.echo.engine.seen().back().replica);
+}
+
+TEST(ServerTest, MetricsOfAPortAreOfItsRequests) {
+  const PinnedServer server;
+  for (const size_t door : {1, 1, 0})
+    EXPECT_EQ(server.call(door, "POST", "/v1/completions", R"({"prompt":"x"})").status, 200);
+  const std::string of_one = "fastdeploy:requests_number{model_name=\"echo\"} 1\n";
+  const std::string of_two = "fastdeploy:requests_number{model_name=\"echo\"} 2\n";
+  EXPECT_THAT(server.call(0, "GET", "/metrics").body, testing::HasSubstr(of_one));
+  EXPECT_THAT(server.call(1, "GET", "/metrics").body, testing::HasSubstr(of_two));
+  EXPECT_THAT(server.call(2, "GET", "/metrics").body, testing::HasSubstr(of_two));
+}
+
+TEST(ServerTest, AnObservingPortDoesNothingElse) {
+  const PinnedServer server;
+  for (const char* path : {"/metrics", "/health", "/live", "/config-info", "/version"})
+    EXPECT_EQ(server.call(2, "GET", path).status, 200) << path;
+  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/v1/pause", "/tokenize"})
+    EXPECT_EQ(server.call(2, "POST", path, kChat).status, 404) << path;
+  EXPECT_EQ(server.call(2, "GET", "/v1/models").status, 404);
+  EXPECT_EQ(server.call(2, "GET", "/").status, 404);
+}
+
 }  // namespace
 }  // namespace skiff::serve

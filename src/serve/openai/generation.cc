@@ -406,6 +406,7 @@ void generate(service::ProtocolContext& context, const http::ApiKeys& keys, Endp
     return refuse(*reply, *error);
   if (!context.config.policy.shared_cache)
     call->request.cache.salt.insert(0, keys.cache_salt(request));
+  call->request.replica = request.replica;
   const OpenAiShape& shape = endpoint == Endpoint::kChat ? chat_shape() : completions_shape();
   const std::string name =
       call->request_id.empty() ? request.request_id : http::sane_request_id(call->request_id);

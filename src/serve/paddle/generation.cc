@@ -141,6 +141,7 @@ std::variant<std::shared_ptr<Generation>, Refused> prepare_generation(
   if (!carrier.http) call->stream = true;
   call->request.streamed = call->stream;
   call->request.cache.salt = carrier.cache_salt;
+  call->request.replica = carrier.replica;
   auto prepared = context.service.prepare(std::move(call->request));
   if (!prepared) return Refused{call->req_id, http::api_error(prepared.error(), "messages")};
   if (auto refused = context.admission.check_queue({&*prepared, 1}))

@@ -29,8 +29,9 @@ class Outlet {
 
 // What the carrier knows of a request beside its object.
 struct Carrier {
-  std::string request_id;  // the req_id of a request that brings none
-  std::string cache_salt;  // see ApiKeys::cache_salt; empty where keys share the cache
+  std::string request_id;           // the req_id of a request that brings none
+  std::string cache_salt;           // see ApiKeys::cache_salt; empty where keys share the cache
+  std::optional<int> replica = {};  // see service::Request
   bool http = false;       // else gRPC, where objects come one by one whatever the request says
   bool last_only = false;  // nothing but the last object
   // For the request log and traces; see service::RequestTag.

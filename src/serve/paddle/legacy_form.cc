@@ -59,7 +59,10 @@ class LegacyForm : public openai::OtherForm {
 
   void answer(const OrderedJson& body, const http::HttpRequest& request,
               std::shared_ptr<http::HttpReply> reply, service::Ticket ticket) const override {
-    Carrier carrier{.request_id = request.request_id, .cache_salt = {}, .http = true};
+    Carrier carrier{.request_id = request.request_id,
+                    .cache_salt = {},
+                    .replica = request.replica,
+                    .http = true};
     if (!context_.config.policy.shared_cache) carrier.cache_salt = keys_.cache_salt(request);
     constexpr size_t kMaxTraceparent = 256;
     carrier.route = request.path;

@@ -199,6 +199,7 @@ void answer(service::ProtocolContext& context, const http::ApiKeys& keys, const 
     return refuse(http::api_error(fits.error(), kind.input));
   if (!context.config.policy.shared_cache)
     call->request.cache.salt.insert(0, keys.cache_salt(request));
+  call->request.replica = request.replica;
   auto inputs = prompts_of(*call, *model, context.service);
   if (!inputs) return refuse(http::api_error(inputs.error(), kind.input));
   auto prompts = context.service.prepare_all(call->request, std::move(*inputs));

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -90,6 +92,7 @@ std::shared_ptr<OpenRequest> EngineService::Impl::make_request(Prepared prepared
   auto request = std::make_shared<OpenRequest>();
   request->id = core.next_id.fetch_add(1);
   request->sink = std::move(sink);
+  request->metrics = &core.metrics_of(prepared.replica);
   request->open = prepared.n;
   request->usage.prompt = static_cast<int>(prepared.prompt.size());
   request->arrived = ServiceClock::now();
@@ -120,9 +123,9 @@ std::shared_ptr<OpenRequest> EngineService::Impl::make_request(Prepared prepared
 
 // Runs on the caller's thread: nobody else knows the request.
 void EngineService::Impl::refuse(OpenRequest& request, Refusal refusal) {
-  core.metrics.refused(refusal);
+  request.metrics->refused(refusal);
   request.finishes.assign(request.sequences.size(), Finish::kExhausted);
-  report_end(request, refusal, core.metrics, core.observer.get());
+  report_end(request, refusal, core.observer.get());
   for (int i = 0; i < request.prepared.n; ++i) {
     Reply reply;
     reply.index = i;
@@ -170,10 +173,10 @@ RequestId EngineService::start(Prepared prepared, Sink sink) {
   const RequestId id = request->id;
   // The copies of the prompt may not fit into memory, so nobody is told of the request before.
   std::vector<NewSequence> sequences = sequences_of(*request);
-  impl_->core.metrics.request_received(request->usage.prompt, request->prepared.stop.max_tokens,
-                                       request->prepared.n);
+  request->metrics->request_received(request->usage.prompt, request->prepared.stop.max_tokens,
+                                     request->prepared.n);
   if (const SharedTag& tag = request->prepared.tag) {
-    impl_->core.metrics.asked(tag->route);
+    request->metrics->asked(tag->route);
     if (impl_->core.observer) impl_->core.observer->started(*tag);
   }
   try {
@@ -207,14 +210,16 @@ RequestId EngineService::start(Prepared prepared, Sink sink) {
 
 std::optional<Overload> EngineService::overloaded(std::span<const Prepared> requests) {
   auto overload = impl_->core.table.overload(requests);
-  if (overload) impl_->core.metrics.refused(Refusal::kWaitingTokens);
+  if (overload)
+    impl_->core.metrics_of(requests.empty() ? std::nullopt : requests.front().replica)
+        .refused(Refusal::kWaitingTokens);
   return overload;
 }
 
 bool EngineService::queue_full() const { return impl_->core.table.queue_full(); }
 
 int EngineService::refused(Refusal reason) {
-  impl_->core.metrics.refused(reason);
+  impl_->core.metrics_of(std::nullopt).refused(reason);
   return impl_->core.table.retry_seconds();
 }
 
@@ -274,14 +279,23 @@ ServiceLoad EngineService::load() const {
           .kv_used = stats.blocks_total > 0 ? used / stats.blocks_total : 0};
 }
 
-std::string EngineService::metrics() const {
-  Metrics::Now now{.engine = impl_->core.engine.stats(),
-                   .max_sequences = impl_->core.config.max_num_seqs};
-  now.replicas = impl_->core.engine.stats_of_each();
-  now.queued_events = static_cast<int64_t>(impl_->core.events->size());
-  now.waiting_tokens = impl_->core.table.waiting_tokens();
-  if (impl_->core.observer) now.observer = impl_->core.observer->counts();
-  return impl_->core.metrics.text(now);
+std::string EngineService::metrics_of(std::optional<int> replica) const {
+  const ServiceCore& core = impl_->core;
+  Metrics::Now now{.max_sequences = core.config.max_num_seqs};
+  now.replicas = core.engine.stats_of_each();
+  const int apart = core.config.replicas_apart;
+  if (apart > 1 && apart == std::ssize(now.replicas)) {
+    now.number = std::clamp(replica.value_or(0), 0, apart - 1);
+    now.replicas = {now.replicas[static_cast<size_t>(now.number)]};
+    now.engine = now.replicas.front();
+    now.max_sequences /= apart;
+  } else {
+    now.engine = core.engine.stats();
+  }
+  now.queued_events = static_cast<int64_t>(core.events->size());
+  now.waiting_tokens = core.table.waiting_tokens();
+  if (core.observer) now.observer = core.observer->counts();
+  return core.metrics_of(replica).text(now);
 }
 
 void EngineService::stop() {

@@ -51,7 +51,7 @@ class EngineService : public Service {
   const PooledModel* pooled_model() const override;
   Status health() const override;
   ServiceLoad load() const override;
-  std::string metrics() const override;
+  std::string metrics_of(std::optional<int> replica) const override;
 
   // Cancels all requests and ends the output thread. Idempotent.
   void stop();

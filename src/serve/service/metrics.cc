@@ -221,16 +221,17 @@ void Metrics::reasoned(int tokens) { impl_->reasoning.Increment(tokens); }
 namespace {
 
 // Adds the metrics under their aliases. vLLM labels each of its engines: what is said of a single
-// one is labelled so; what several replicas have together is not.
-void add_aliases(std::vector<prometheus::MetricFamily>& families, bool single) {
+// one is labelled so, with its `number`; what several replicas have together, with an empty one, is
+// not.
+void add_aliases(std::vector<prometheus::MetricFamily>& families, const std::string& number) {
   const size_t own = families.size();
   for (size_t i = 0; i < own; ++i)
     for (const std::string& alias : aliases_of(families[i].name)) {
       prometheus::MetricFamily family = families[i];
       family.name = alias;
-      if (single && alias.starts_with("vllm:"))
+      if (!number.empty() && alias.starts_with("vllm:"))
         for (prometheus::ClientMetric& metric : family.metric)
-          metric.label.push_back({"engine", "0"});
+          metric.label.push_back({"engine", number});
       families.push_back(std::move(family));
     }
 }
@@ -245,9 +246,9 @@ void add_failures(std::vector<prometheus::MetricFamily>& families) {
     for (auto& label : metric.label)
       if (label.name == "finished_reason" && label.value == label_of(Finish::kExhausted))
         label.value = "error";
-    if (std::ranges::find(to->metric.front().label, "engine",
-                          &prometheus::ClientMetric::Label::name) != to->metric.front().label.end())
-      metric.label.push_back({"engine", "0"});
+    const auto& labels = to->metric.front().label;
+    const auto engine = std::ranges::find(labels, "engine", &prometheus::ClientMetric::Label::name);
+    if (engine != labels.end()) metric.label.push_back(*engine);
     to->metric.push_back(std::move(metric));
   }
 }
@@ -281,7 +282,7 @@ std::string Metrics::text(const Now& now) {
   raise(m.spans_sent, now.observer.spans_sent);
   auto families = m.registry.collect();
   const bool single = now.replicas.size() < 2;
-  add_aliases(families, single);
+  add_aliases(families, single ? std::to_string(now.number) : "");
   add_failures(families);
   if (!single) add_replicas(families, replica_families(m.registry.model_name(), now.replicas));
   std::ostringstream out;

@@ -21,7 +21,8 @@ std::vector<NewSequence> sequences_of(OpenRequest& request) {
                          .cache = prepared.cache,
                          .pooling = prepared.pooling,
                          .reference = prepared.reference,
-                         .origin = prepared.origin};
+                         .origin = prepared.origin,
+                         .replica = prepared.replica};
     sequence.params.seed += i;
     sequence.params.constraint = request.sequences[i].constraint;
     sequences.push_back(std::move(sequence));

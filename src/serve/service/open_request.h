@@ -6,6 +6,7 @@
 
 #include "message/request.h"
 #include "message/token_constraint.h"
+#include "serve/service/metrics.h"
 #include "serve/service/reasoning_meter.h"
 #include "serve/service/service.h"
 #include "text/detokenizer.h"
@@ -39,8 +40,9 @@ struct OpenSequence {
 struct OpenRequest {
   RequestId id = 0;
   Service::Sink sink;
-  Prepared prepared;          // its prompt has been given to the engine
-  std::vector<Token> prompt;  // kept where a sequence may have to resume
+  Metrics* metrics = nullptr;  // in which it counts; not null, and outlives it
+  Prepared prepared;           // its prompt has been given to the engine
+  std::vector<Token> prompt;   // kept where a sequence may have to resume
   std::vector<OpenSequence> sequences;
   int open = 0;  // sequences that have not ended
   bool failed = false;

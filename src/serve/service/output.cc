@@ -77,7 +77,7 @@ void Output::send_reply(const SequenceRef& sequence, Event& event) {
   const bool last = reply.last;
   std::optional<Refusal> refusal;
   if (reply.finish == Finish::kExhausted) refusal = reply.refusal;
-  if (last) report_end(request, refusal, core_.metrics, core_.observer.get());
+  if (last) report_end(request, refusal, core_.observer.get());
   request.sink(std::move(reply));
   if (std::exchange(request.sequences[sequence.index].resumes, false)) resume(sequence);
 }
@@ -116,13 +116,13 @@ void Output::end_expired() {
 
 void Output::end_early(const RequestTable::Removed& removed, const Reply& end) {
   const auto& [request, running] = removed;
-  core_.metrics.refused(end.refusal);
+  request->metrics->refused(end.refusal);
   flush_text(*request, running);
   for (const size_t i : running) core_.engine.cancel(request->sequences[i].id);
   request->finishes.insert(request->finishes.end(), running.size(), Finish::kExhausted);
-  report_end(*request, end.refusal, core_.metrics, core_.observer.get());
+  report_end(*request, end.refusal, core_.observer.get());
   for (const size_t i : running) {
-    core_.metrics.sequence_ended({Finish::kCancelled, 0, 0, 0, 0});
+    request->metrics->sequence_ended({Finish::kCancelled, 0, 0, 0, 0});
     Reply reply = end;
     reply.index = static_cast<int>(i);
     reply.last = --request->open == 0;
@@ -158,7 +158,7 @@ void Output::report_left() {
   }
   for (const auto& request : gone) {
     request->finishes.resize(request->sequences.size(), Finish::kCancelled);
-    report_end(*request, std::nullopt, core_.metrics, core_.observer.get());
+    report_end(*request, std::nullopt, core_.observer.get());
   }
 }
 
@@ -166,7 +166,7 @@ void Output::cancel(RequestId id) {
   const auto [request, running] = core_.table.remove(id);
   for (const size_t i : running) {
     core_.engine.cancel(request->sequences[i].id);
-    core_.metrics.sequence_ended({Finish::kCancelled, 0, 0, 0, 0});
+    request->metrics->sequence_ended({Finish::kCancelled, 0, 0, 0, 0});
   }
   if (!request) return;
   {

@@ -18,7 +18,7 @@ namespace skiff::service {
 // comes after its end.
 class Output {
  public:
-  explicit Output(ServiceCore& core) : core_(core), replies_(core.engine, core.metrics) {}
+  explicit Output(ServiceCore& core) : core_(core), replies_(core.engine) {}
 
   void start();
   // Closes the event queue and ends the thread. Requests must have been cancelled before.

@@ -156,6 +156,7 @@ Prepared common_part(const Request& request, const PrepareContext& context) {
   prepared.priority = request.priority;
   prepared.cache = request.cache;
   prepared.origin = request.origin;
+  prepared.replica = request.replica;
   prepared.timeout_seconds = request.timeout_seconds;
   return prepared;
 }

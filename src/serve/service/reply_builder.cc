@@ -41,8 +41,8 @@ Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& e
     sequence.admitted = ServiceClock::now();
     sequence.usage.cached = event.cached;
     request.usage.cached = std::max(request.usage.cached, event.cached);
-    metrics_.sequence_admitted(seconds(sequence.admitted - request.arrived), request.usage.prompt,
-                               event.cached);
+    request.metrics->sequence_admitted(seconds(sequence.admitted - request.arrived),
+                                       request.usage.prompt, event.cached);
   }
   std::move(event.prompt_logprobs.begin(), event.prompt_logprobs.end(),
             std::back_inserter(sequence.prompt_logprobs));
@@ -54,7 +54,7 @@ Reply ReplyBuilder::build(OpenRequest& request, OpenSequence& sequence, Event& e
     event.finish = reply.finish = Finish::kExhausted;
     reply.why = "the reply could not follow its constraint to the end";
   }
-  if (reply.finish == Finish::kExhausted) metrics_.refused(reply.refusal);
+  if (reply.finish == Finish::kExhausted) request.metrics->refused(reply.refusal);
   const int reasoned = reasoning_tokens(sequence);
   append_tokens(request, sequence, event, reply);
   for (DraftLogprobs& one : event.draft_logprobs) one.at += sequence.generated;
@@ -164,10 +164,10 @@ void ReplyBuilder::measure_tokens(const OpenRequest& request, OpenSequence& sequ
   const auto now = ServiceClock::now();
   if (sequence.generated == 0) {
     sequence.first_token = sequence.last_token = now;
-    metrics_.first_token(seconds(now - request.arrived), seconds(now - sequence.admitted));
+    request.metrics->first_token(seconds(now - request.arrived), seconds(now - sequence.admitted));
     --count;
   }
-  if (count > 0) metrics_.tokens(count, seconds(now - sequence.last_token));
+  if (count > 0) request.metrics->tokens(count, seconds(now - sequence.last_token));
   sequence.last_token = now;
 }
 
@@ -177,11 +177,11 @@ void ReplyBuilder::end(OpenRequest& request, OpenSequence& sequence, Reply& repl
   if (sequence.answer) {
     request.calls += sequence.answer->calls();
     request.broken_calls += sequence.answer->broken();
-    metrics_.tool_calls(sequence.answer->calls(), sequence.answer->broken());
+    request.metrics->tool_calls(sequence.answer->calls(), sequence.answer->broken());
   }
   request.finishes.push_back(reply.finish);
   if (reply.finish != Finish::kStop && reply.finish != Finish::kLength) request.failed = true;
-  metrics_.sequence_ended(
+  request.metrics->sequence_ended(
       {.finish = reply.finish,
        .since_arrival = seconds(now - request.arrived),
        .since_admission = seconds(now - sequence.admitted),
@@ -191,7 +191,7 @@ void ReplyBuilder::end(OpenRequest& request, OpenSequence& sequence, Reply& repl
   if (!reply.last) return;
   int longest = 0;
   for (const OpenSequence& other : request.sequences) longest = std::max(longest, other.generated);
-  metrics_.request_ended(!request.failed, seconds(now - request.arrived), longest);
+  request.metrics->request_ended(!request.failed, seconds(now - request.arrived), longest);
 }
 
 }  // namespace skiff::service

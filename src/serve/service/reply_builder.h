@@ -3,7 +3,6 @@
 #pragma once
 #include "message/request.h"
 #include "serve/service/engine_port.h"
-#include "serve/service/metrics.h"
 #include "serve/service/open_request.h"
 
 namespace skiff::service {
@@ -11,7 +10,7 @@ namespace skiff::service {
 // For the output thread alone.
 class ReplyBuilder {
  public:
-  ReplyBuilder(EnginePort& engine, Metrics& metrics) : engine_(engine), metrics_(metrics) {}
+  explicit ReplyBuilder(EnginePort& engine) : engine_(engine) {}
 
   // Advances the sequence by the event. The reply is empty if nothing of it can be shown yet.
   Reply build(OpenRequest& request, OpenSequence& sequence, Event& event);
@@ -29,7 +28,6 @@ class ReplyBuilder {
   void end(OpenRequest& request, OpenSequence& sequence, Reply& reply);
 
   EnginePort& engine_;
-  Metrics& metrics_;
 };
 
 }  // namespace skiff::service

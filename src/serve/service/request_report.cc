@@ -46,16 +46,16 @@ RequestSummary summary_of(const OpenRequest& request, std::optional<Refusal> ref
 
 }  // namespace
 
-void report_end(const OpenRequest& request, std::optional<Refusal> refusal, Metrics& metrics,
+void report_end(const OpenRequest& request, std::optional<Refusal> refusal,
                 RequestObserver* observer) {
   const RequestSummary summary = summary_of(request, refusal);
-  metrics.reasoned(summary.usage.reasoning);
+  request.metrics->reasoned(summary.usage.reasoning);
   const auto failed = [](const OpenSequence& one) {
     return one.constraint && one.constraint->failed();
   };
   if (!summary.constraint.empty())
-    metrics.constrained(summary.constraint, summary.mask_seconds, summary.masks,
-                        std::ranges::any_of(request.sequences, failed));
+    request.metrics->constrained(summary.constraint, summary.mask_seconds, summary.masks,
+                                 std::ranges::any_of(request.sequences, failed));
   if (observer && summary.tag) observer->ended(summary);
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 #include <optional>
 
-#include "serve/service/metrics.h"
 #include "serve/service/open_request.h"
 #include "serve/service/request_observer.h"
 
@@ -11,7 +10,7 @@ namespace skiff::service {
 
 // Reports a request that has ended; called once for each. `refusal` is why it was given up, if it
 // was. `observer` may be null.
-void report_end(const OpenRequest& request, std::optional<Refusal> refusal, Metrics& metrics,
+void report_end(const OpenRequest& request, std::optional<Refusal> refusal,
                 RequestObserver* observer);
 
 }  // namespace skiff::service

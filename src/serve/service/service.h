@@ -62,6 +62,7 @@ struct Request {
   int priority = 0;                // lower values first
   CacheSharing cache;              // use of the prefix cache
   std::optional<KvOrigin> origin;  // see NewSequence
+  std::optional<int> replica;      // see NewSequence
   double timeout_seconds = 0;      // end to end, at most what the service allows; 0: that
   // The prompt is pooled instead of continued: the reply is one vector. Only if the service has a
   // pooled_model(), which then serves nothing else.
@@ -149,6 +150,7 @@ struct Prepared {
   int n = 1, priority = 0;
   CacheSharing cache;
   std::optional<KvOrigin> origin;  // see NewSequence
+  std::optional<int> replica;      // see NewSequence
   double timeout_seconds = 0;
   Pooling pooling;
   // The kind of params.constraint, empty without one, and the work of its masks.
@@ -254,8 +256,10 @@ class Service {
   // ok, or the reason why requests would not be answered now.
   virtual Status health() const = 0;
   virtual ServiceLoad load() const = 0;
-  // Prometheus text format 0.0.4.
-  virtual std::string metrics() const = 0;
+  // Prometheus text format 0.0.4. Of one replica: its own numbers and those of the requests that
+  // were for it alone, where these are counted apart (ServiceConfig::replicas_apart).
+  virtual std::string metrics_of(std::optional<int> replica) const = 0;
+  std::string metrics() const { return metrics_of(std::nullopt); }
 };
 
 }  // namespace skiff::service

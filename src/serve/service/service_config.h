@@ -20,6 +20,9 @@ struct ServiceConfig {
   std::vector<Token> eos;  // any of these ends a reply
   int max_logprobs = 20;   // most log-probabilities per position; -1: any number
   int max_num_seqs = 0;    // sum over all replicas, for the metrics
+  // Replicas whose requests have metrics of their own, because clients choose the replica; those
+  // that are for none count for the first one. 0: all requests are counted together.
+  int replicas_apart = 0;
   // The most drafts of a sequence in one step; 0: no tokens are drafted, and the reference of a
   // request has no effect.
   int drafts = 0;

@@ -269,6 +269,7 @@ void answer(const TurnProtocol& protocol, service::ProtocolContext& context,
   const Manner manner{.streams = call->stream, .shows_reasoning = call->include_reasoning};
   service::Request wanted = request_of(*call);
   if (!context.config.policy.shared_cache) wanted.cache.salt.insert(0, keys.cache_salt(request));
+  wanted.replica = request.replica;
   const bool aside = service::asks_for_form(wanted, wanted.input);
   service::SharedTag tag = openai::tag_of(
       request,
