@@ -17,6 +17,7 @@ using enum Kind;
 constexpr Flag kFlags[] = {
     {"revision", kText, kAll, "master", "Branch of a model hub; models are local folders here.", 0, 0, "", "", kNone},
     {"controller-port", kInt, kServe, "-1", "Control endpoints are on the main port, behind --admin-key.", -1, 65535, "", "", kNone},
+    {"controller-ports", kText, kServe, "-1", "Control endpoints are on the main ports, behind --admin-key.", 0, 0, "", "", kNone},
     {"trace-enable", kSwitch, kServe, "false", "Spans are sent if --otlp-traces-endpoint is given.", 0, 0, "", "", kNone},
     {"model-impl", kText, kAll, "auto", "There is one implementation.", 0, 0, "", "", kNone},
     {"load-choices", kText, kAll, "default_v1", "There is one loader.", 0, 0, "", "", kNone},

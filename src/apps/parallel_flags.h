@@ -5,8 +5,7 @@
 
 namespace skiff::apps {
 
-// Returns --data-parallel-size. Throws UsageError where another flag asks for a port for each
-// replica.
+// Returns --data-parallel-size. Throws UsageError where another flag asks for a pipeline.
 int replicas_of(const Args& args);
 
 }  // namespace skiff::apps

@@ -6,7 +6,6 @@
 namespace skiff::apps {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
@@ -27,15 +26,9 @@ TEST(ParallelFlags, ReplicasAreCounted) {
   EXPECT_EQ(replicas({"--data_parallel_size=2"}), 2);
   EXPECT_EQ(replicas({"-dp", "2"}), 2);
   EXPECT_EQ(replicas({"-dp", "2", "-tp", "4"}), 2) << "of four ranks each";
+  EXPECT_EQ(replicas({"-dp", "2", "-ep"}), 2) << "which share the experts";
   EXPECT_THAT(refusal({"--data-parallel-size", "0"}), HasSubstr("--data-parallel-size"));
   EXPECT_EQ(replicas_of(Args(kBench, Words{"-dp", "3"})), 3);
-}
-
-TEST(ParallelFlags, APortForEachReplicaIsRefused) {
-  EXPECT_EQ(replicas({"-dp", "2", "-ep"}), 2) << "which share the experts";
-  EXPECT_THAT(refusal({"--ports", "8000,8001"}),
-              AllOf(HasSubstr("--ports 8000,8001"), HasSubstr("--port 8001")));
-  EXPECT_THAT(refusal({"--num-servers", "2"}), HasSubstr("--num-servers 2"));
 }
 
 }  // namespace

@@ -8,9 +8,11 @@
 namespace skiff::apps {
 namespace {
 
-Json instance_of(const Args& args, const std::string& host, uint16_t port, int block_port) {
+Json instance_of(const Args& args, const std::string& host, const AnnouncedPort& at,
+                 int block_port) {
   const std::string role = args.text("splitwise-role");
-  Json instance = {{"role", role}, {"port", port}, {"version", SKIFF_VERSION}};
+  Json instance = {{"role", role}, {"port", at.port}, {"version", SKIFF_VERSION}};
+  if (at.metrics != at.port) instance["metrics_port"] = at.metrics;
   if (!host.empty()) instance["host_ip"] = host;
   if (args.given("ssl-certfile")) instance["scheme"] = "https";
   if (role == "mixed") return instance;
@@ -70,18 +72,32 @@ void check_router(const Args& args) {
   if (args.given("router")) router_of(args);
 }
 
-std::optional<route::AnnouncerSettings> router_settings(const Args& args, uint16_t port,
-                                                        int block_port) {
+std::vector<AnnouncedPort> announced_ports(const PortPlan& plan,
+                                           const std::vector<uint16_t>& bound) {
+  std::vector<AnnouncedPort> all;
+  all.reserve(plan.serving);
+  for (size_t i = 0; i < plan.serving; ++i)
+    all.push_back({.port = bound.at(i), .metrics = bound.at(plan.metrics.at(i))});
+  return all;
+}
+
+std::vector<route::AnnouncerSettings> router_settings(const Args& args,
+                                                      const std::vector<AnnouncedPort>& ports,
+                                                      int block_port) {
   if (!args.given("router")) {
     for (const std::string& warning : idle_router_flags(args)) spdlog::warn("{}", warning);
-    return std::nullopt;
+    return {};
   }
-  fetch::Url router = router_of(args);
+  const fetch::Url router = router_of(args);
   const std::string host = advertised(args);
   warn_of_unreachable_blocks(args, router, host);
-  return route::AnnouncerSettings{.router = std::move(router),
-                                  .key_file = args.text("router-key-file"),
-                                  .instance = instance_of(args, host, port, block_port)};
+  std::vector<route::AnnouncerSettings> all;
+  all.reserve(ports.size());
+  for (const AnnouncedPort& at : ports)
+    all.push_back({.router = router,
+                   .key_file = args.text("router-key-file"),
+                   .instance = instance_of(args, host, at, block_port)});
+  return all;
 }
 
 }  // namespace skiff::apps

@@ -29,18 +29,34 @@ TEST(RouterFlags, WhatNeedsAnotherFlagIsNamed) {
   EXPECT_THAT(idle(kRoute, {"--policy", "random"}), IsEmpty());
 }
 
-std::optional<route::AnnouncerSettings> settings(std::vector<std::string> words) {
+std::vector<route::AnnouncerSettings> settings(std::vector<std::string> words,
+                                               const std::vector<AnnouncedPort>& ports = {
+                                                   {.port = 8000, .metrics = 8000}}) {
   words.insert(words.begin(), "m");
-  return router_settings(Args(kServe, words), /*port=*/8000, /*block_port=*/0);
+  return router_settings(Args(kServe, words), ports, /*block_port=*/0);
 }
 
 TEST(RouterFlags, TheAddressThatLeadsToTheRouterIsLookedForAtEachRegistration) {
-  EXPECT_FALSE(settings({"--router", "127.0.0.1:9000"})->instance.contains("host_ip"));
-  EXPECT_EQ(settings({"--router", "h:1", "--host", "10.0.0.7"})->instance.at("host_ip"),
+  EXPECT_FALSE(settings({"--router", "127.0.0.1:9000"}).at(0).instance.contains("host_ip"));
+  EXPECT_EQ(settings({"--router", "h:1", "--host", "10.0.0.7"}).at(0).instance.at("host_ip"),
             "10.0.0.7");
-  EXPECT_EQ(settings({"--router", "h:1", "--router-advertise", "me"})->instance.at("host_ip"),
+  EXPECT_EQ(settings({"--router", "h:1", "--router-advertise", "me"}).at(0).instance.at("host_ip"),
             "me");
-  EXPECT_FALSE(settings({}));
+  EXPECT_THAT(settings({}), IsEmpty());
+}
+
+TEST(RouterFlags, EachPortIsRegisteredWithItsMetrics) {
+  const Args args(kServe,
+                  std::vector<std::string>{"m", "--ports", "0,0", "--metrics-ports", "0,0"});
+  const auto ports = announced_ports(port_plan(args, 2), {81, 82, 91, 92});
+  const auto all = settings({"--router", "h:1"}, ports);
+  ASSERT_EQ(all.size(), 2);
+  EXPECT_EQ(all[0].instance.at("port"), 81);
+  EXPECT_EQ(all[0].instance.at("metrics_port"), 91);
+  EXPECT_EQ(all[1].instance.at("port"), 82);
+  EXPECT_EQ(all[1].instance.at("metrics_port"), 92);
+  EXPECT_FALSE(settings({"--router", "h:1"}).at(0).instance.contains("metrics_port"))
+      << "which is the port itself";
 }
 
 TEST(RouterFlags, WhatIsNoAddressIsSaidBeforeAModelIsLoaded) {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <list>
 #include <optional>
 #include <thread>
 
@@ -15,6 +16,7 @@
 #include "apps/notify.h"
 #include "apps/open_files.h"
 #include "apps/pooled_model.h"
+#include "apps/port_flags.h"
 #include "apps/queue_flags.h"
 #include "apps/router_flags.h"
 #include "apps/scheduler_flags.h"
@@ -40,9 +42,10 @@ namespace {
 // The time in which all threads must have ended once the deadline has cut replies off.
 constexpr std::chrono::seconds kMaxStopping{10};
 
-serve::ServerConfig server_config(const Args& args, const std::string& folder) {
+serve::ServerConfig server_config(const Args& args, const std::string& folder,
+                                  const PortPlan& ports) {
   serve::ServerConfig config;
-  config.http.port = static_cast<uint16_t>(args.integer("port"));
+  apply_ports(ports, &config);
   config.grpc_port = args.given("grpc-port") ? static_cast<int>(args.integer("grpc-port")) : -1;
   config.paddle.max_dec_len = static_cast<int>(args.integer("max-dec-len"));
   config.paddle.disable_streaming = args.on("disable-streaming");
@@ -92,10 +95,7 @@ void say_ready(const Args& args, uint16_t port, bool wants_key, const std::strin
   notify(notify_socket(), fmt::format("READY=1\nSTATUS=Serving {} on {}", model, at));
 }
 
-void warn_about_ports(const Args& args, bool wants_key) {
-  if (args.given("metrics-port") && args.integer("metrics-port") != args.integer("port"))
-    spdlog::warn("--metrics-port {} is ignored: metrics are on the main port {}",
-                 args.integer("metrics-port"), args.integer("port"));
+void warn_about_host(const Args& args, bool wants_key) {
   if (http::is_wildcard(args.text("host")) && !wants_key)
     spdlog::warn(
         "--host {} without an API key: whoever reaches this port may use the model; give "
@@ -261,6 +261,7 @@ int run_serve(const Args& args) {
   const peer::Settings peers = splitting_settings(args);
   check_upkeep(args, plan, peers);
   check_router(args);
+  const PortPlan ports = port_plan(args, plan.replicas);
   const std::string folder = model_folder(args);
   if (plan.nodes.nodes > 1) {
     const std::shared_ptr<const text::Tokenizer> tokenizer = need_tokenizer(args, folder);
@@ -269,7 +270,7 @@ int run_serve(const Args& args) {
   }
   std::optional<SharedQueueSettings> sharing =
       queue_settings(args, model_names(args, folder).front());
-  serve::ServerConfig config = server_config(args, folder);
+  serve::ServerConfig config = server_config(args, folder, ports);
   const bool wants_key = !config.api_keys.empty();
   const std::shared_ptr<journal::Journal> journal = make_journal(args);
   config.journal = journal;
@@ -284,10 +285,10 @@ int run_serve(const Args& args) {
   // once.
   auto server = std::make_unique<serve::Server>(std::move(config));
   server->start();
-  spdlog::info("listening on {} port {}", args.text("host"), server->port());
+  log_ports(ports, args.text("host"), server->ports());
   if (server->grpc_port() != 0)
     spdlog::info("gRPC on {} port {}", args.text("host"), server->grpc_port());
-  warn_about_ports(args, wants_key);
+  warn_about_host(args, wants_key);
 
   auto events = std::make_shared<service::EventQueue>();
   engine::EngineConfig engine = engine_config(args, folder);
@@ -302,9 +303,10 @@ int run_serve(const Args& args) {
   if (limit > 0) engine.peers.wait_seconds = std::min(engine.peers.wait_seconds, limit / 4);
   const auto llm = started(engine, events);
   service::LlmPort port(*llm);
-  service::EngineService service(
-      service_config(args, model_names(args, folder).front(), *llm, *tokenizer, formats), port,
-      events, tokenizer, chat, journal);
+  service::ServiceConfig served =
+      service_config(args, model_names(args, folder).front(), *llm, *tokenizer, formats);
+  if (ports.for_each_replica()) served.replicas_apart = plan.replicas;
+  service::EngineService service(std::move(served), port, events, tokenizer, chat, journal);
   catch_signals();
   std::optional<SignalGuard> guard;
   guard.emplace(kExitCutOff, [&server = *server] { server.force(); });
@@ -322,14 +324,15 @@ int run_serve(const Args& args) {
   server->open(service, config_info(args, *llm, formats), upkeep ? &*upkeep : nullptr);
   say_ready(args, server->port(), wants_key, model_names(args, folder).front(),
             service.pooled_model());
-  std::optional<route::Announcer> announcer;
-  if (auto settings = router_settings(args, server->port(), llm->stats().peers.port))
-    announcer.emplace(std::move(*settings));
+  std::list<route::Announcer> announcers;
+  for (route::AnnouncerSettings& settings :
+       router_settings(args, announced_ports(ports, server->ports()), llm->stats().peers.port))
+    announcers.emplace_back(std::move(settings));
   std::optional<engine::Watchdog> watchdog;
   if (limit > 0) watchdog.emplace(limit, stall_hooks(*llm, *server, limit));
 
   serve_until_signal(args, *server, journal.get(), *guard);
-  announcer.reset();
+  announcers.clear();
   const bool clean = drain(args, *server, *llm, *guard);
   server->stop();
   service.stop();

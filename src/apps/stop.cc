@@ -9,6 +9,7 @@
 #include "apps/background.h"
 #include "apps/commands.h"
 #include "apps/pid_file.h"
+#include "apps/port_flags.h"
 #include "apps/stall.h"
 #include "base/load_error.h"
 #include "base/log.h"
@@ -18,7 +19,7 @@ namespace skiff::apps {
 
 std::string background_file(const Args& args, std::string_view flag, std::string_view ending) {
   if (args.given(flag)) return args.text(flag);
-  const int64_t port = args.integer("port");
+  const int64_t port = naming_port(args);
   if (port == 0)
     throw UsageError(fmt::format("--port 0 is any port: name the server's files with --{}", flag));
   return fmt::format("log/skiff-{}{}", port, ending);

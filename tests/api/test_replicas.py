@@ -128,7 +128,7 @@ def test_sigterm_lets_replies_of_both_finish(start_server):
 
 
 @pytest.mark.parametrize("flags, words", [
-    (["--ports", "8000,8001"], ["--ports 8000,8001", "--port 8001"]),
+    (["--ports", "8000,8001"], ["--ports has 2 ports, but there are 1 replicas"]),
     (["--ips", "198.51.100.1,198.51.100.2"], ["--ips has no address of this node"]),
     (["--ips", "127.0.0.1,198.51.100.2"], ["2 nodes", "--data-parallel-size is 1"]),
 ])
