@@ -94,7 +94,7 @@ class Turn {
   // while this one waits for other ranks. `bytes` are sent to every rank.
   __device__ Turn(const Exchange& exchange, uint64_t bytes) : exchange_(exchange), bytes_(bytes) {
     cuda::wait_for_previous();
-    cuda::let_next_start();
+    if (!exchange.shares_device) cuda::let_next_start();
     uint4 state;
     receive(exchange.state, state);
     generation_ = state.x;
@@ -137,6 +137,17 @@ class Turn {
     }
   }
 
+  // words = what rank `from`, another one, has sent to byte `at`: at once, and perhaps not there
+  // yet; or once it is there. await_from() returns false where the group has ended.
+  template <class W>
+  __device__ __forceinline__ void peek(int from, uint64_t at, W& words) const {
+    receive(slot(exchange_.rank, generation_, from) + at, words);
+  }
+  template <class T, class W>
+  __device__ __forceinline__ bool await_from(int from, uint64_t at, W& words) const {
+    return await<T>(slot(exchange_.rank, generation_, from) + at, words);
+  }
+
   // words[r] = what rank r sent to byte `at`, once it is there, for r below `ranks`; own words stay
   // as they are.
   template <class T, class W, int kMost>
@@ -156,12 +167,13 @@ class Turn {
            (uint64_t{generation} * exchange_.size + static_cast<uint64_t>(from)) * kSlotBytes;
   }
   template <class T, class W>
-  __device__ __forceinline__ void await(const std::byte* at, W& words) const {
+  __device__ __forceinline__ bool await(const std::byte* at, W& words) const {
     uint64_t since = 0;
     for (uint32_t polls = 1; !is_there<T>(words); ++polls) {
-      if (polls % 4096 == 0 && gives_up(exchange_, since)) return;
+      if (polls % 4096 == 0 && gives_up(exchange_, since)) return false;
       receive(at, words);
     }
+    return true;
   }
 
   const Exchange& exchange_;
@@ -171,16 +183,20 @@ class Turn {
 
 // Gives `how` as many blocks as are wanted and can be resident at the same time, of at most 1024
 // threads on a multiprocessor: a block waits for the block of the same number on every other
-// device. Registers and shared memory of the kernel decide what fits.
+// device. Registers and shared memory of the kernel decide what fits. Ranks that share a device
+// leave room for each other.
 template <class... P>
-void set_resident_blocks(cuda::Launch& how, void (*kernel)(P...), int64_t wanted) {
+void set_resident_blocks(cuda::Launch& how, void (*kernel)(P...), int64_t wanted,
+                         const Exchange& exchange) {
   int fit = 0;
   cuda::check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
                   &fit, kernel, static_cast<int>(how.block.x), how.shared),
               "counting the blocks that fit a device");
   const int threads = static_cast<int>(how.block.x), share = threads < 1024 ? 1024 / threads : 1;
-  const int64_t most =
-      int64_t{fit < share ? fit : share} * cuda::attribute(cudaDevAttrMultiProcessorCount);
+  constexpr int64_t kMostBesideOthers = 8;
+  const int64_t most = exchange.shares_device ? kMostBesideOthers
+                                              : int64_t{fit < share ? fit : share} *
+                                                    cuda::attribute(cudaDevAttrMultiProcessorCount);
   how.grid = dim3(static_cast<unsigned>(wanted < most ? wanted : most));
 }
 

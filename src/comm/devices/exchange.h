@@ -47,6 +47,9 @@ struct Exchange {
   ExchangeState* state = nullptr;
   const ExchangeSignal* signal = nullptr;
   int rank = 0, size = 1;
+  // Another rank is on the same device. Then its kernels must be able to run while this one's wait:
+  // these are few blocks, and let nobody start early who would take the room.
+  bool shares_device = false;
 };
 
 // residual += sum of delta over ranks; out = residual / rms(residual) * weight. All [rows, cols],
@@ -75,6 +78,32 @@ void start_all_reduce(const Exchange& exchange, cuda::Matrix x, int rows, int co
 // out [rows, size * cols] f32: the columns of every rank's x [rows, cols], by rank.
 void start_all_gather(const Exchange& exchange, cuda::Matrix out, cuda::Matrix x, int rows,
                       int cols, cudaStream_t stream);
+
+// The rows of all ranks, one rank after the other: out [sum of rows, cols], x [rows, cols], both
+// bf16 or both f32. Only the first *live rows of each rank count. A piece is a call for the rows
+// [begin, begin + count) of every rank, of which each may have fewer; pieces of count * cols
+// elements in at most kRowsBytes. starts[r], on the device, becomes the place of the first row of
+// rank r, and starts[size] the number of rows; `starts` is the same memory in all pieces.
+constexpr size_t kRowsHeader = 16, kRowsBytes = kSlotBytes - kRowsHeader;
+struct DispatchRows {
+  cuda::Matrix out, x;
+  const int32_t* live = nullptr;  // on the device; null: all rows count
+  int32_t* starts = nullptr;
+  int rows = 0, out_rows = 0, cols = 0;
+  int begin = 0, count = 0;
+};
+void start_dispatch_rows(const Exchange& exchange, const DispatchRows& args, cudaStream_t stream);
+
+// The way back: each row of out [rows, cols] becomes the sum over ranks of its row of parts
+// [sum of rows, cols], rows of this rank that do not count become 0. `starts` is what a dispatch
+// has written.
+struct CombineRows {
+  cuda::Matrix out, parts;
+  const int32_t* starts = nullptr;
+  int rows = 0, cols = 0;
+  int begin = 0, count = 0;
+};
+void start_combine_rows(const Exchange& exchange, const CombineRows& args, cudaStream_t stream);
 
 // For start-up: makes all of a mailbox empty, and writes a pattern of one's own to every other one.
 void start_emptying(std::byte* box, size_t bytes, cudaStream_t stream);

@@ -55,7 +55,7 @@ void start_all_gather(const Exchange& exchange, Matrix out, Matrix x, int rows, 
   const int64_t items = int64_t{rows} * (wide ? cols / kWide : cols);
   const auto kernel = wide ? all_gather_kernel<kWide> : all_gather_kernel<1>;
   cuda::Launch how{.block = dim3(kThreads), .stream = stream};
-  set_resident_blocks(how, kernel, (items + kThreads - 1) / kThreads);
+  set_resident_blocks(how, kernel, (items + kThreads - 1) / kThreads, exchange);
   cuda::launch(kernel, how, exchange, out, x, rows, cols);
 }
 

@@ -2,11 +2,13 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 #include <utility>
 
 #include "base/load_error.h"
+#include "comm/devices/device_exchange.h"
 #include "comm/devices/device_rank.h"
 #include "ops/cuda/check.h"
 #include "tensor/device_memory.h"
@@ -20,12 +22,17 @@ constexpr size_t box_bytes(size_t size) { return kGenerations * size * kSlotByte
 
 std::vector<int> devices_from(int first, int size) {
   const int there = num_cuda_devices();
-  if (size > kMaxDevices) fail_load("{} ranks on CUDA devices; at most {}", size, kMaxDevices);
   if (first + size > there)
     fail_load("{} ranks need CUDA devices {} to {}; there are {}", size, first, first + size - 1,
               there);
   std::vector<int> devices(static_cast<size_t>(size));
   std::iota(devices.begin(), devices.end(), first);
+  return devices;
+}
+
+std::vector<int> each_once(std::vector<int> devices) {
+  std::ranges::sort(devices);
+  devices.erase(std::ranges::unique(devices).begin(), devices.end());
   return devices;
 }
 
@@ -71,17 +78,20 @@ void empty_boxes(const DeviceGroup::Shared& shared) {
 
 }  // namespace
 
-DeviceGroup::Shared::Shared(int first_device, int size, int64_t owners_from_bytes)
-    : devices(devices_from(first_device, size)),
+DeviceGroup::Shared::Shared(std::vector<int> by_rank, int64_t owners_from_bytes)
+    : devices(std::move(by_rank)),
       owners_from(owners_from_bytes),
       signal(Buffer::pinned(sizeof(ExchangeSignal))) {
+  if (devices.size() > kMaxDevices)
+    fail_load("{} ranks on CUDA devices; at most {}", devices.size(), kMaxDevices);
   *reinterpret_cast<ExchangeSignal*>(signal.data()) = {};
   for (const int device : devices) {
     cuda::check(cudaSetDevice(device), "choosing a device");
     cuda::check(cudaFree(nullptr), "starting a device");  // memory is shared among contexts
   }
   for (const int device : devices) {
-    boxes.push_back(std::make_unique<SharedMemory>(device, devices, box_bytes(devices.size())));
+    boxes.push_back(
+        std::make_unique<SharedMemory>(device, each_once(devices), box_bytes(devices.size())));
     states.push_back(zeroed_state(device));
   }
   empty_boxes(*this);
@@ -90,7 +100,10 @@ DeviceGroup::Shared::Shared(int first_device, int size, int64_t owners_from_byte
 }
 
 DeviceGroup::DeviceGroup(int first_device, int size, int64_t owners_from)
-    : shared_(std::make_shared<Shared>(first_device, size, owners_from)) {}
+    : DeviceGroup(devices_from(first_device, size), owners_from) {}
+
+DeviceGroup::DeviceGroup(std::vector<int> devices, int64_t owners_from)
+    : shared_(std::make_shared<Shared>(std::move(devices), owners_from)) {}
 
 DeviceGroup::~DeviceGroup() = default;
 
@@ -99,6 +112,13 @@ std::vector<comm::Mesh> DeviceGroup::make_meshes() {
   for (auto& hosts : comm::make_threads(static_cast<int>(shared_->devices.size())))
     meshes.push_back({.tp = std::make_unique<DeviceRank>(shared_, std::move(hosts))});
   return meshes;
+}
+
+std::vector<std::shared_ptr<comm::RowExchange>> DeviceGroup::make_exchanges() {
+  std::vector<std::shared_ptr<comm::RowExchange>> exchanges;
+  for (auto& hosts : comm::make_threads(static_cast<int>(shared_->devices.size())))
+    exchanges.push_back(std::make_shared<DeviceExchange>(shared_, std::move(hosts)));
+  return exchanges;
 }
 
 void DeviceGroup::begin_service() { shared_->in_service = true; }

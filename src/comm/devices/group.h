@@ -26,11 +26,17 @@ class DeviceGroup {
   static constexpr int kMaxSize = 8;
   DeviceGroup(int first_device, int size, int64_t owners_from);
   DeviceGroup(int first_device, int size) : DeviceGroup(first_device, size, owners_from(size)) {}
+  // Rank r is on devices[r]. Several may be on one, for tests: then what waits there takes a small
+  // part of the device. In service no rank may copy by cudaMemcpyAsync there, because a device
+  // makes the copies of all streams one after the other, nor load a kernel.
+  DeviceGroup(std::vector<int> devices, int64_t owners_from);
   // Returns the size from which on owners are faster, measured on H200s that NVLink joins.
   static constexpr int64_t owners_from(int size) { return size > 2 ? 768 << 10 : 3 << 20; }
   ~DeviceGroup();  // after the meshes
 
   std::vector<comm::Mesh> make_meshes();
+  // For ranks that have rows of their own instead; begin_service() is RowExchange's.
+  std::vector<std::shared_ptr<comm::RowExchange>> make_exchanges();
   void begin_service();
 
   struct Shared;

@@ -81,7 +81,8 @@ void start_reduce_add_norm(const Exchange& exchange, const ReduceAddNorm& args,
                            cudaStream_t stream) {
   // Any device that has clusters can have so many of them resident.
   constexpr int kClusters = 32;
-  const bool clusters = cuda::kernels_overlap() && args.rows <= kClusters;
+  const bool clusters =
+      cuda::kernels_overlap() && args.rows <= kClusters && !exchange.shares_device;
   const auto start = [&]<class T, int N, int kMost>(T, std::integral_constant<int, N>,
                                                     std::integral_constant<int, kMost>) {
     const int columns = clusters ? slice_width<N>(args.cols) : args.cols;
@@ -94,7 +95,7 @@ void start_reduce_add_norm(const Exchange& exchange, const ReduceAddNorm& args,
       how.grid = dim3(static_cast<unsigned>(args.rows) * kSlices);
       how.cluster = kSlices;
     } else {
-      set_resident_blocks(how, kernel, args.rows);
+      set_resident_blocks(how, kernel, args.rows, exchange);
     }
     cuda::launch(kernel, how, exchange, args);
   };
@@ -106,7 +107,7 @@ void start_all_reduce(const Exchange& exchange, Matrix x, int rows, int cols, cu
                                                     std::integral_constant<int, kMost>) {
     const auto kernel = all_reduce_kernel<T, N, kMost>;
     cuda::Launch how = launch_of<N>(cols, kSlices, 0, stream);
-    set_resident_blocks(how, kernel, rows);
+    set_resident_blocks(how, kernel, rows, exchange);
     cuda::launch(kernel, how, exchange, x, rows, cols);
   };
   with_access(x.type, is_wide(x, cols), exchange.size, start);

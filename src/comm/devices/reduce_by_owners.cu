@@ -112,7 +112,7 @@ void start_add_norm_by_owners(const Exchange& exchange, const ReduceAddNorm& arg
     const auto kernel = add_norm_by_owners_kernel<T, N, kMost>;
     cuda::Launch how = launch_of<N>(args.cols, kSlices, shared, stream);
     if (shared > cuda::kSharedUnasked) cuda::allow_shared(kernel, shared);
-    set_resident_blocks(how, kernel, groups_of(args.rows, exchange.size));
+    set_resident_blocks(how, kernel, groups_of(args.rows, exchange.size), exchange);
     cuda::launch(kernel, how, exchange, args);
   };
   with_access(args.delta.type, is_wide(args), exchange.size, start);

@@ -19,8 +19,8 @@ void need_peers(int device, std::span<const int> devices) {
     if (reaches == 0)
       fail_load(
           "CUDA device {} cannot reach the memory of device {} (nvidia-smi topo -p2p r shows "
-          "which can); ranks need that: choose devices with CUDA_VISIBLE_DEVICES, or give "
-          "--tensor-parallel-size 1",
+          "which can); ranks, and replicas that share experts, need that: choose devices with "
+          "CUDA_VISIBLE_DEVICES, or leave --tensor-parallel-size or --enable-expert-parallel out",
           other, device);
   }
 }

@@ -330,7 +330,7 @@ Linear CudaOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* o
 }
 
 void CudaOps::begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) {
-  live_ = batch.row_start.as<int32_t>() + batch.num_seqs;
+  live_ = routed_ = batch.row_start.as<int32_t>() + batch.num_seqs;
   copies_.clear();
   for (const Arrival& arrival : arrivals)
     if (arrival.to) copies_.push_back(small_copy(arrival.to, arrival.from));
@@ -478,7 +478,7 @@ void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena
 Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& arena) {
   const Routing r = take_routing(arena, logits.rows(), router);
   const bool beside = last_product_.allows({logits}, {r.expert, r.weight, r.order, r.expert_start});
-  cuda::route(r, logits, bias, router, live_, stream(), beside);
+  cuda::route(r, logits, bias, router, routed_, stream(), beside);
   done();
   return r;
 }

@@ -28,6 +28,11 @@ class CudaOps final : public Ops {
   // The stream, after the gathered and the deferred operations have been started on it: for a
   // collective of this rank.
   cudaStream_t queue() { return stream(); }
+  // The number of the step's rows that are no padding, on the device; null before the first step.
+  const int32_t* live() const { return live_; }
+  // Until the next step route() gets other rows than the step's; so many of them come first and are
+  // no padding.
+  void route_only(const int32_t* live) { routed_ = live; }
   // Scratch on the device is allocated by the constructor and counts as memory in use; the plans of
   // latent attention are reserved where a model has it.
   size_t scratch_bytes(const StepBounds& bounds) const override;
@@ -130,7 +135,8 @@ class CudaOps final : public Ops {
   Sampling sampling_;
   std::vector<std::pair<Rope, Buffer>> speeds_;  // rope frequencies, on the device
   bool rehearsing_ = false;
-  const int32_t* live_ = nullptr;  // number of non-padding rows of this step, on the device
+  // Numbers of non-padding rows, on the device: of this step, and of what route() gets.
+  const int32_t *live_ = nullptr, *routed_ = nullptr;
 };
 
 }  // namespace skiff::cuda

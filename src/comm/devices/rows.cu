@@ -1,0 +1,193 @@
+// Rows of several ranks together, and the sums of what was made of them back to their owners.
+//
+// Only rows that count cross a link, and how many these are, each rank's device knows: a recorded
+// launch is for the most rows there may be. So each rank sends a header to every other one, to
+// byte 0 of the slot: in a dispatch the number of its rows. Whoever has the headers of all knows
+// where each rank's rows lie. Because everybody waits for them, a call ends only when all ranks
+// have begun it, as exchange.h asks of a collective, even where a rank has no rows to send.
+#include "comm/devices/reduce.cuh"
+
+namespace skiff::devices {
+namespace {
+
+using cuda::Matrix;
+
+constexpr int kThreads = 256;
+
+// The rows of a piece that a rank with so many rows has.
+__device__ __forceinline__ int rows_of_piece(int rows, int begin, int count) {
+  return max(0, min(begin + count, rows) - begin);
+}
+
+// Calls f(row, column, index) for every group of N elements of `rows` rows that is this thread's.
+template <int N, class F>
+__device__ __forceinline__ void for_elements(int rows, int cols, F f) {
+  const int groups = cols / N, all = rows * groups;
+  const int step = static_cast<int>(gridDim.x * blockDim.x);
+  for (int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); i < all; i += step)
+    f(i / groups, i % groups * N, i);
+}
+
+template <class T, int N>
+__device__ __forceinline__ uint64_t place(int index) {
+  return kRowsHeader + uint64_t{static_cast<unsigned>(index)} * N * sizeof(T);
+}
+
+// The thread of a block that deals with the header of rank `thread`; sizes of groups are below a
+// warp's.
+__device__ __forceinline__ bool is_for(const Exchange& exchange, int thread) {
+  return thread < exchange.size && thread != exchange.rank;
+}
+
+__device__ __forceinline__ void send_header(const Turn& turn, const Exchange& exchange,
+                                            uint32_t word) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  if (blockIdx.x == 0 && is_for(exchange, thread)) turn.send_to(thread, 0, word);
+}
+
+__device__ __forceinline__ bool await_header(const Turn& turn, int from, uint32_t& word) {
+  turn.peek(from, /*at=*/0, word);
+  return turn.await_from<float>(from, /*at=*/0, word);
+}
+
+// starts[r] in shared memory: where the rows of rank r begin. Those of a rank that has left are
+// none.
+__device__ void find_starts(const Turn& turn, const Exchange& exchange, int live, int most,
+                            int* starts) {
+  const auto thread = static_cast<int>(threadIdx.x);
+  if (thread < exchange.size) {
+    auto word = static_cast<uint32_t>(live);
+    starts[thread + 1] =
+        !is_for(exchange, thread) || await_header(turn, thread, word) ? static_cast<int>(word) : 0;
+  }
+  __syncthreads();
+  if (thread == 0) {
+    starts[0] = 0;
+    for (int r = 0; r < exchange.size; ++r)
+      starts[r + 1] = min(most, starts[r] + max(0, starts[r + 1]));
+  }
+  __syncthreads();
+}
+
+template <class T, int N, int kMost>
+__global__ __launch_bounds__(kThreads) void dispatch_rows_kernel(
+    const __grid_constant__ Exchange exchange, const __grid_constant__ DispatchRows args) {
+  __shared__ int starts[kMaxDevices + 1];
+  const int cols = args.cols, rank = exchange.rank;
+  const Turn turn(exchange,
+                  kRowsHeader + uint64_t{static_cast<unsigned>(args.count)} * cols * sizeof(T));
+  const int live = args.live ? min(*args.live, args.rows) : args.rows;
+  const int mine = rows_of_piece(live, args.begin, args.count);
+  send_header(turn, exchange, static_cast<uint32_t>(live));
+  for_elements<N>(mine, cols, [&](int r, int c, int i) {
+    turn.send_all(place<T, N>(i),
+                  sendable<T>(words_at<T, N>(row_of<const T>(args.x, args.begin + r) + c)));
+  });
+  turn.turn_over();
+  find_starts(turn, exchange, live, args.out_rows, starts);
+  if (blockIdx.x == 0 && static_cast<int>(threadIdx.x) <= exchange.size)
+    args.starts[threadIdx.x] = starts[threadIdx.x];
+  int rows[kMost], most = 0;
+#pragma unroll
+  for (int from = 0; from < kMost; ++from) {
+    rows[from] = from < exchange.size
+                     ? rows_of_piece(starts[from + 1] - starts[from], args.begin, args.count)
+                     : 0;
+    most = max(most, rows[from]);
+  }
+  for_elements<N>(most, cols, [&](int r, int c, int i) {
+    Words<T, N> words[kMost];
+#pragma unroll
+    for (int from = 0; from < kMost; ++from)
+      if (r < rows[from]) {
+        if (from == rank)
+          words[from] = sendable<T>(words_at<T, N>(row_of<const T>(args.x, args.begin + r) + c));
+        else
+          turn.peek(from, place<T, N>(i), words[from]);
+      }
+#pragma unroll
+    for (int from = 0; from < kMost; ++from)
+      if (r < rows[from]) {
+        if (from != rank) turn.await_from<T>(from, place<T, N>(i), words[from]);
+        put<T, N>(args.out, starts[from] + args.begin + r, c, words[from]);
+      }
+  });
+}
+
+template <class T, int N, int kMost>
+__global__ __launch_bounds__(kThreads) void combine_rows_kernel(
+    const __grid_constant__ Exchange exchange, const __grid_constant__ CombineRows args) {
+  const int cols = args.cols, rank = exchange.rank;
+  const Turn turn(exchange,
+                  kRowsHeader + uint64_t{static_cast<unsigned>(args.count)} * cols * sizeof(T));
+  send_header(turn, exchange, 0);
+  int starts[kMost], rows[kMost], most = 0;
+#pragma unroll
+  for (int owner = 0; owner < kMost; ++owner) {
+    const bool is = owner < exchange.size;
+    starts[owner] = is ? args.starts[owner] : 0;
+    rows[owner] =
+        is ? rows_of_piece(args.starts[owner + 1] - starts[owner], args.begin, args.count) : 0;
+    if (owner != rank) most = max(most, rows[owner]);
+  }
+  for_elements<N>(most, cols, [&](int r, int c, int i) {
+#pragma unroll
+    for (int owner = 0; owner < kMost; ++owner)
+      if (owner != rank && r < rows[owner])
+        turn.send_to(owner, place<T, N>(i),
+                     sendable<T>(words_at<T, N>(
+                         row_of<const T>(args.parts, starts[owner] + args.begin + r) + c)));
+  });
+  turn.turn_over();
+  const int first = args.starts[rank],
+            mine = rows_of_piece(args.starts[rank + 1] - first, args.begin, args.count);
+  const int all = rows_of_piece(args.rows, args.begin, args.count);
+  for_elements<N>(all, cols, [&](int r, int c, int i) {
+    float sum[N] = {};
+    if (r < mine)
+      sum_ranks<T, N, kMost>(turn, exchange, place<T, N>(i),
+                             row_of<const T>(args.parts, first + args.begin + r) + c, sum);
+    cuda::store<N>(row_of<T>(args.out, args.begin + r) + c, sum);
+  });
+  const auto thread = static_cast<int>(threadIdx.x);
+  uint32_t header = 0;
+  if (blockIdx.x == 0 && is_for(exchange, thread)) await_header(turn, thread, header);
+}
+
+// Starts kernel<T, N, kMost> with a thread for each access to a piece.
+template <class Args, class F>
+void start_rows(const Exchange& exchange, const Args& args, const Matrix& a, const Matrix& b,
+                cudaStream_t stream, F kernel_of) {
+  SKIFF_CHECK(static_cast<size_t>(args.count * args.cols * element_bytes(a)) <= kRowsBytes,
+              "{} rows of {} columns do not fit a slot", args.count, args.cols);
+  const auto start = [&]<class T, int N, int kMost>(T element, std::integral_constant<int, N> width,
+                                                    std::integral_constant<int, kMost> many) {
+    const auto kernel = kernel_of(element, width, many);
+    const int64_t items = int64_t{args.count} * (args.cols / N);
+    cuda::Launch how{.block = dim3(kThreads), .stream = stream};
+    set_resident_blocks(how, kernel, std::max<int64_t>(1, (items + kThreads - 1) / kThreads),
+                        exchange);
+    cuda::launch(kernel, how, exchange, args);
+  };
+  with_access(a.type, is_wide(a, args.cols) && is_wide(b, args.cols), exchange.size, start);
+}
+
+}  // namespace
+
+void start_dispatch_rows(const Exchange& exchange, const DispatchRows& args, cudaStream_t stream) {
+  start_rows(exchange, args, args.x, args.out, stream,
+             []<class T, int N, int kMost>(T, std::integral_constant<int, N>,
+                                           std::integral_constant<int, kMost>) {
+               return dispatch_rows_kernel<T, N, kMost>;
+             });
+}
+
+void start_combine_rows(const Exchange& exchange, const CombineRows& args, cudaStream_t stream) {
+  start_rows(exchange, args, args.parts, args.out, stream,
+             []<class T, int N, int kMost>(T, std::integral_constant<int, N>,
+                                           std::integral_constant<int, kMost>) {
+               return combine_rows_kernel<T, N, kMost>;
+             });
+}
+
+}  // namespace skiff::devices
