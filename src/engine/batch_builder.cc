@@ -47,14 +47,57 @@ int BatchBuilder::captured_seqs(int seqs, int rows_per_seq) const {
   return *size * rows_per_seq <= std::min(max_rows_, max_logit_rows_) ? *size : 0;
 }
 
-void BatchBuilder::build(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame) {
+// Returns the number of sequences of the recorded step of exactly so many rows; 0 if there is none.
+int BatchBuilder::recorded_seqs(int rows, int rows_per_seq) const {
+  const int seqs = rows_per_seq > 0 ? rows / rows_per_seq : 0;
+  return seqs * rows_per_seq == rows && captured_seqs(seqs, rows_per_seq) == seqs ? seqs : 0;
+}
+
+// Returns the least number of rows for which there is a recorded step that fits, for each part; 0
+// if there is none. Whatever is recorded fits a part without rows.
+int BatchBuilder::captured_rows(std::span<const RoundPart> parts) const {
+  const auto first = std::ranges::find_if(parts, [](const RoundPart& p) { return p.rows > 0; });
+  const int rows_per_seq = first == parts.end() ? 1 : first->rows_per_seq;
+  for (const int size : captures_.sizes) {
+    const int rows = size * rows_per_seq;
+    const auto fits = [&](const RoundPart& part) {
+      return part.rows == 0 || recorded_seqs(rows, part.rows_per_seq) >= part.seqs;
+    };
+    if (recorded_seqs(rows, rows_per_seq) > 0 && std::ranges::all_of(parts, fits)) return rows;
+  }
+  return 0;
+}
+
+// Chooses how many sequences and rows the step has with its padding.
+void BatchBuilder::choose_shape(const RoundPart& own, std::span<const RoundPart> round,
+                                StepFrame& frame) const {
+  RaggedBatch& batch = frame.batch;
+  const int captured = captured_rows(round.empty() ? std::span(&own, 1) : round);
+  if (captured > 0) {
+    int rows_per_seq = own.rows > 0 ? own.rows_per_seq : 1;
+    while (recorded_seqs(captured, rows_per_seq) == 0) ++rows_per_seq;
+    batch.num_tokens = captured;
+    batch.num_seqs = captured / rows_per_seq;
+    frame.key = {.rows = captured, .rows_per_seq = rows_per_seq};
+  } else {
+    const int least = round.empty() ? 0 : 1;
+    batch.num_tokens = std::max(own.rows, least);
+    batch.num_seqs = std::max(own.seqs, least);
+  }
+  if (round.empty()) return;
+  comm::RowsOfRanks& all = frame.shared_rows.emplace();
+  for (const RoundPart& part : round) {
+    const int64_t rows = captured > 0 ? captured : std::max(part.rows, 1);
+    all.most = std::max(all.most, rows);
+    all.sum += rows;
+  }
+}
+
+void BatchBuilder::build(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame,
+                         std::span<const RoundPart> round) {
   frame.clear();
   RaggedBatch& batch = frame.batch;
-  const auto spans = static_cast<int>(plan.spans.size());
-  const int rows_per_seq = plan.rows_per_seq(), captured = captured_seqs(spans, rows_per_seq);
-  batch.num_seqs = captured > 0 ? captured : spans;
-  batch.num_tokens = static_cast<int>(plan.tokens.size()) + (batch.num_seqs - spans) * rows_per_seq;
-  if (captured > 0) frame.key = {.rows = batch.num_tokens, .rows_per_seq = rows_per_seq};
+  choose_shape(part_of(plan), round, frame);
   upload_.begin();
   add_rows(plan, batch);
   choose_logit_rows(plan, sampler, frame);
@@ -103,7 +146,7 @@ void BatchBuilder::add_rows(const StepPlan& plan, RaggedBatch& batch) {
 }
 
 void BatchBuilder::add_pages(const StepPlan& plan, RaggedBatch& batch) {
-  const int width = pages_for(batch.max_kv, block_size_);
+  const int width = std::max(1, pages_for(batch.max_kv, block_size_));
   batch.pages = upload_.take(DType::kI32, {batch.num_seqs, width});
   auto* to = batch.pages.as<int32_t>();
   for (size_t s = 0; s < plan.spans.size(); ++s, to += width) {

@@ -1,7 +1,9 @@
 // engine/batch_builder.h -- a StepPlan as the arrays that kernels read.
 #pragma once
+#include <span>
 #include <vector>
 
+#include "engine/round.h"
 #include "engine/step_frame.h"
 #include "message/step.h"
 #include "ops/upload.h"
@@ -27,14 +29,20 @@ class BatchBuilder {
   // Fills `frame` with the step. A token kOnDevice becomes -1 - slot, for Ops::load_tokens. Draws
   // are prepared for the slots of `sampler`, which must be open; if it is null, nothing will be
   // drawn. There is host memory for two steps: before the next call, done_with() must name the mark
-  // after which this step is done.
-  void build(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame);
+  // after which this step is done. With the parts of a round, of which this step is one, all
+  // replicas have either recorded steps of as many rows, or, if there is no recording that suits
+  // all, at least one row each, which may be padding.
+  void build(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame,
+             std::span<const RoundPart> round = {});
   void done_with(uint64_t mark) { upload_.done_with(mark); }
   const Captures& captures() const { return captures_; }
   // Returns the number of sequences of the recorded step that fits this one; 0 if there is none.
   int captured_seqs(int seqs, int rows_per_seq) const;
 
  private:
+  int recorded_seqs(int rows, int rows_per_seq) const;
+  int captured_rows(std::span<const RoundPart> parts) const;
+  void choose_shape(const RoundPart& own, std::span<const RoundPart> round, StepFrame& frame) const;
   void add_rows(const StepPlan& plan, RaggedBatch& batch);
   void add_pages(const StepPlan& plan, RaggedBatch& batch);
   void choose_logit_rows(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame);

@@ -11,6 +11,7 @@
 #include "base/load_error.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "comm/devices/group.h"
 #include "engine/backend.h"
 #include "engine/drafting_runner.h"
 #include "engine/engine.h"
@@ -349,11 +350,18 @@ Replicas::All start_in_turn(const ReplicaStart& start, int count) {
   return all;
 }
 
+std::shared_ptr<Lockstep> make_lockstep(const Resolved& resolved) {
+  if (resolved.device.kind != ComputeDevice::kCuda)
+    return std::make_shared<Lockstep>(resolved.replicas);
+  devices::DeviceGroup group(resolved.device.index, resolved.replicas);
+  return std::make_shared<Lockstep>(group.make_exchanges());
+}
+
 // Starts the replicas at the same time, because each needs the experts of the others for its first
 // steps, which are timed while it starts.
-Replicas::All start_in_lockstep(const ReplicaStart& start, int count) {
-  const auto lockstep = std::make_shared<Lockstep>(count);
-  Replicas::All all(static_cast<size_t>(count));
+Replicas::All start_in_lockstep(const ReplicaStart& start) {
+  const std::shared_ptr<Lockstep> lockstep = make_lockstep(start.resolved);
+  Replicas::All all(static_cast<size_t>(start.resolved.replicas));
   side_by_side(
       all.size(), [&](size_t i) { all[i] = start(static_cast<int>(i), {.lockstep = lockstep}); },
       [&](size_t i, const std::string& why) {
@@ -366,7 +374,7 @@ std::unique_ptr<Llm> start_replicas(const EngineConfig& config, const model::Mod
                                     const Resolved& resolved, Llm::Sink sink) {
   const auto start_all = [&](const Llm::Sink& heard) {
     const ReplicaStart start{config, model, resolved, heard};
-    return resolved.sharers > 1 ? start_in_lockstep(start, resolved.replicas)
+    return resolved.sharers > 1 ? start_in_lockstep(start)
                                 : start_in_turn(start, resolved.replicas);
   };
   return std::make_unique<Replicas>(start_all, std::move(sink));

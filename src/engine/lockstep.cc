@@ -1,15 +1,19 @@
 #include "engine/lockstep.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "base/check.h"
+#include "comm/communicator.h"
 
 namespace skiff::engine {
 namespace {
 
 // Longer than an engine takes from a step's result to the next plan, and short beside a step.
 constexpr auto kGrace = std::chrono::microseconds(200);
+// Longer than engines whose steps take the same time differ in when they plan the next one.
+constexpr auto kGraceInFlight = std::chrono::milliseconds(20);
 
 std::vector<std::shared_ptr<comm::RowExchange>> make_exchanges(int replicas) {
   std::vector<std::shared_ptr<comm::RowExchange>> all;
@@ -19,8 +23,33 @@ std::vector<std::shared_ptr<comm::RowExchange>> make_exchanges(int replicas) {
 
 }  // namespace
 
-Lockstep::Lockstep(int replicas)
-    : exchanges_(make_exchanges(replicas)), places_(static_cast<size_t>(replicas)) {}
+Lockstep::Lockstep(std::vector<std::shared_ptr<comm::RowExchange>> exchanges)
+    : exchanges_(std::move(exchanges)), places_(exchanges_.size()) {
+  for (Place& place : places_) place.agreed.resize(places_.size());
+}
+
+Lockstep::Lockstep(int replicas) : Lockstep(make_exchanges(replicas)) {}
+
+// Whoever finds a result without meaning, because the exchange has let it go, finds ended_ set.
+void Lockstep::end(const std::string& why) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!ended_) ended_ = why;
+    for (Place& place : places_) place.wake.notify_one();
+  }
+  exchanges_.front()->abort(why);
+}
+
+void Lockstep::throw_if_ended() {
+  std::lock_guard lock(mutex_);
+  if (ended_) throw comm::GroupEnded(*ended_);
+}
+
+std::vector<std::byte> Lockstep::of_first(int replica, std::vector<std::byte> mine) {
+  if (replica == 0) of_first_ = std::move(mine);
+  exchange(replica)->least(0);
+  return of_first_;
+}
 
 void Lockstep::open(int replica) {
   std::lock_guard lock(mutex_);
@@ -54,15 +83,18 @@ void Lockstep::give_to(Place& place, What what) {
 // A replica that had rows in the last round is about to have the next ones. Without the grace, two
 // replicas that plan a step only when they have the result of the one before could take turns: each
 // would have rows in every other round only, and both together would take twice as many.
-Lockstep::Turn Lockstep::next(int replica) {
+Lockstep::Turn Lockstep::next(int replica, bool in_flight) {
   std::unique_lock lock(mutex_);
   Place& place = places_[static_cast<size_t>(replica)];
   const auto has_own = [&] { return place.closed || !place.given.empty(); };
   place.wake.wait(lock, [&] { return has_own() || called_ > place.rounds; });
-  if (place.had_rows) place.wake.wait_for(lock, kGrace, has_own);
+  if (in_flight)
+    place.wake.wait_for(lock, kGraceInFlight, has_own);
+  else if (place.had_rows)
+    place.wake.wait_for(lock, kGrace, has_own);
   if (!place.given.empty()) return take(place);
   if (place.closed) return Closed{};
-  begin_round(place, /*rows=*/false);
+  begin_round(place, {});
   return Company{};
 }
 
@@ -72,17 +104,29 @@ Lockstep::Turn Lockstep::take(Place& place) {
   place.given.pop_front();
   if (auto* task = std::get_if<Task>(&given)) return std::move(*task);
   auto& plan = std::get<StepPlan>(given);
-  if (!plan.spans.empty()) begin_round(place, /*rows=*/true);
+  if (!plan.spans.empty()) begin_round(place, part_of(plan));
   return std::move(plan);
 }
 
 // No replica is more than one round ahead of another, because each round needs all of them.
-void Lockstep::begin_round(Place& place, bool rows) {
-  place.had_rows = rows;
-  if (++place.rounds <= called_) return;
-  called_ = place.rounds;
+void Lockstep::begin_round(Place& place, const RoundPart& part) {
+  place.had_rows = part.rows > 0;
+  ++place.rounds;
+  place.parts[place.rounds % 2] = part;
+  called_ = std::max(called_, place.rounds);
   for (Place& other : places_)
     if (&other != &place) other.wake.notify_one();
+}
+
+std::span<const RoundPart> Lockstep::agree(int replica) {
+  std::unique_lock lock(mutex_);
+  Place& place = places_[static_cast<size_t>(replica)];
+  const uint64_t round = place.rounds;
+  const auto has_begun = [round](const Place& other) { return other.rounds >= round; };
+  place.wake.wait(lock, [&] { return ended_ || std::ranges::all_of(places_, has_begun); });
+  if (ended_) throw comm::GroupEnded(*ended_);
+  for (size_t i = 0; i < places_.size(); ++i) place.agreed[i] = places_[i].parts[round % 2];
+  return place.agreed;
 }
 
 }  // namespace skiff::engine

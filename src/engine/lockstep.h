@@ -1,16 +1,21 @@
 // engine/lockstep.h -- when replicas that share experts compute: in rounds, all of them or none.
 #pragma once
+#include <array>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <future>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "comm/row_exchange.h"
+#include "engine/round.h"
 #include "message/step.h"
 
 namespace skiff::engine {
@@ -20,9 +25,15 @@ namespace skiff::engine {
 // next round and so calls the others to it. Nobody plans for all, and there is no agreement on when
 // to stop: where no replica has a step, none is called, and the threads of all sleep.
 //
+// Devices compute asynchronously, and how a pass is launched follows from the rows of all. So each
+// replica says when it begins a round what it has, and agree() has its thread wait until all have.
+// That is a round ahead of the devices while steps are planned ahead.
+//
 // It owns the exchanges through which rows and sums pass, and outlives all replicas. Thread-safe.
 class Lockstep {
  public:
+  // One exchange for each replica; or those of threads, for replicas that compute on the host.
+  explicit Lockstep(std::vector<std::shared_ptr<comm::RowExchange>> exchanges);
   explicit Lockstep(int replicas);
   Lockstep(const Lockstep&) = delete;
 
@@ -31,7 +42,10 @@ class Lockstep {
   }
   // Ends the group because a replica cannot go on, which `why` names: the others leave the round
   // that they are in, and every later one, with comm::GroupEnded. The first reason counts.
-  void end(const std::string& why) { exchanges_.front()->abort(why); }
+  void end(const std::string& why);
+  void throw_if_ended();
+  // Returns what replica 0 gave, once all replicas have called it.
+  std::vector<std::byte> of_first(int replica, std::vector<std::byte> mine);
 
   // What the thread of a replica does next.
   using Task = std::packaged_task<void()>;
@@ -46,26 +60,37 @@ class Lockstep {
   void give(int replica, StepPlan plan);
   void give(int replica, Task task);
   // Blocks until the replica's thread has something to do, and returns it, in the order in which it
-  // was given. A plan with rows, and Company, is the replica's part in its next round.
-  Turn next(int replica);
+  // was given. A plan with rows, and Company, is the replica's part in its next round. `in_flight`:
+  // it has launched steps whose results were not asked for. Then its engine is about to give
+  // something, and who calls it waits longer for its rows: their devices compute meanwhile.
+  Turn next(int replica, bool in_flight = false);
+  // Returns the parts of all replicas in the round that this one has begun last, by number, once
+  // all have begun it; until the replica's next call. Throws comm::GroupEnded.
+  std::span<const RoundPart> agree(int replica);
 
  private:
   struct Place {
     std::condition_variable wake;
     std::deque<std::variant<StepPlan, Task>> given;
-    uint64_t rounds = 0;    // in which it has taken part
-    bool had_rows = false;  // in the last of them
+    uint64_t rounds = 0;  // in which it has taken part
+    // Its parts in the last two: whoever is in the next round may not have looked at this one's
+    // yet.
+    std::array<RoundPart, 2> parts{};
+    std::vector<RoundPart> agreed;  // what agree() has returned; the replica's own
+    bool had_rows = false;          // in the last of them
     bool closed = true;
   };
   template <class What>
   void give_to(Place& place, What what);
   Turn take(Place& place);
-  void begin_round(Place& place, bool rows);
+  void begin_round(Place& place, const RoundPart& part);
 
   const std::vector<std::shared_ptr<comm::RowExchange>> exchanges_;
   std::mutex mutex_;
-  std::vector<Place> places_;  // guarded by mutex_
-  uint64_t called_ = 0;        // rounds that a replica has begun; guarded by mutex_
+  std::vector<Place> places_;             // guarded by mutex_
+  uint64_t called_ = 0;                   // rounds that a replica has begun; guarded by mutex_
+  std::optional<std::string> ended_;      // why; guarded by mutex_
+  std::vector<std::byte> of_first_ = {};  // written by replica 0 before a meeting
 };
 
 }  // namespace skiff::engine

@@ -4,12 +4,14 @@
 #include <pthread.h>
 
 #include <optional>
+#include <span>
 #include <utility>
 
 namespace skiff::engine {
 
-LockstepRunner::LockstepRunner(Lockstep& lockstep, int replica, StepExecutor& executor)
-    : lockstep_(lockstep), replica_(replica), executor_(executor) {
+LockstepRunner::LockstepRunner(Lockstep& lockstep, int replica, StepExecutor& executor,
+                               Device device)
+    : lockstep_(lockstep), replica_(replica), executor_(executor), on_host_(device == Device{}) {
   lockstep_.open(replica_);
   thread_ = std::thread([this] { run(); });
 }
@@ -23,30 +25,60 @@ void LockstepRunner::run() {
   pthread_setname_np(pthread_self(), "device");
   executor_.bind_thread();
   for (;;) {
-    Lockstep::Turn turn = lockstep_.next(replica_);
+    Lockstep::Turn turn = lockstep_.next(replica_, in_flight_ > 0);
     if (std::holds_alternative<Lockstep::Closed>(turn)) return;
     if (auto* task = std::get_if<Lockstep::Task>(&turn))
       (*task)();
     else if (const auto* plan = std::get_if<StepPlan>(&turn))
-      results_.push(compute(plan));
+      begin(*plan);
     else
-      compute(nullptr);
+      join();
   }
 }
 
-// Without a plan, the replica has no rows.
-LockstepRunner::Result LockstepRunner::compute(const StepPlan* plan) {
-  if (failed_) return failed_;
+// Does work(), unless an earlier round has failed.
+template <class F>
+void LockstepRunner::attempt(F work) {
+  if (failed_) return;
   try {
-    if (plan != nullptr) return executor_.run(*plan);
-    executor_.run_empty();
-    return StepResult{};
+    work();
   } catch (const std::exception& error) {
     fail(error.what());
   } catch (...) {
     fail("unknown");
   }
-  return failed_;
+}
+
+// A plan that only copies blocks is no round.
+void LockstepRunner::begin(const StepPlan& plan) {
+  attempt([&] {
+    const bool agrees = !on_host_ && !plan.spans.empty();
+    executor_.launch(plan, agrees ? lockstep_.agree(replica_) : std::span<const RoundPart>{});
+    ++in_flight_;
+  });
+  if (on_host_) collect();
+}
+
+// Takes part in a round without rows.
+void LockstepRunner::join() {
+  attempt([&] {
+    executor_.run_empty(on_host_ ? std::span<const RoundPart>{} : lockstep_.agree(replica_));
+  });
+}
+
+// A device that was let go because the group has ended leaves results without meaning.
+void LockstepRunner::collect() {
+  std::optional<StepResult> result;
+  attempt([&] {
+    StepResult computed = executor_.collect();
+    --in_flight_;
+    if (!on_host_) lockstep_.throw_if_ended();
+    result = std::move(computed);
+  });
+  if (result)
+    results_.push(std::move(*result));
+  else
+    results_.push(failed_);
 }
 
 void LockstepRunner::fail(const char* why) {
@@ -55,6 +87,7 @@ void LockstepRunner::fail(const char* why) {
 }
 
 StepResult LockstepRunner::wait(uint64_t step) {
+  if (!on_host_) lockstep_.give(replica_, Lockstep::Task([this] { collect(); }));
   std::optional<Result> popped = results_.pop();
   SKIFF_CHECK(popped, "step {} was not launched", step);
   if (const auto* thrown = std::get_if<std::exception_ptr>(&*popped))

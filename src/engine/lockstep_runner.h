@@ -20,8 +20,11 @@ namespace skiff::engine {
 // later ones throw the same, in other replicas comm::GroupEnded with `replica N: ` and the reason.
 class LockstepRunner final : public Runner {
  public:
-  // All must outlive this object.
-  LockstepRunner(Lockstep& lockstep, int replica, StepExecutor& executor);
+  // All must outlive this object. `device`: how steps are computed; that of the executor, but for
+  // tests.
+  LockstepRunner(Lockstep& lockstep, int replica, StepExecutor& executor, Device device);
+  LockstepRunner(Lockstep& lockstep, int replica, StepExecutor& executor)
+      : LockstepRunner(lockstep, replica, executor, executor.device()) {}
   ~LockstepRunner() override;  // computes the launched steps, then ends the thread
   void launch(const StepPlan& plan) override { lockstep_.give(replica_, plan); }
   StepResult wait(uint64_t step) override;
@@ -30,13 +33,19 @@ class LockstepRunner final : public Runner {
  private:
   using Result = std::variant<StepResult, std::exception_ptr>;
   void run();
-  Result compute(const StepPlan* plan);
+  void begin(const StepPlan& plan);
+  void join();
+  void collect();
+  template <class F>
+  void attempt(F work);
   void fail(const char* why);
 
   Lockstep& lockstep_;
   const int replica_;
   StepExecutor& executor_;
+  const bool on_host_;
   Queue<Result> results_;
+  int in_flight_ = 0;          // the thread's own
   std::exception_ptr failed_;  // what the first round that failed threw; the thread's own
   std::thread thread_;
 };

@@ -116,6 +116,80 @@ TEST_F(LockstepTest, ARoundWaitsForTheNextRunner) {
   EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(0)));
 }
 
+// A replica that is called while its own step is in flight has its next step soon, or never.
+TEST_F(LockstepTest, WhoHasAStepInFlightIsAwaitedLonger) {
+  lockstep_.give(0, plan_with_rows(1));
+  EXPECT_EQ(step_of(lockstep_.next(0)), 1u);
+  EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(1)));
+  lockstep_.give(1, plan_with_rows(5));
+  EXPECT_EQ(step_of(lockstep_.next(1)), 5u) << "calls replica 0 to the second round";
+  std::thread gives([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    lockstep_.give(0, plan_with_rows(2));
+  });
+  EXPECT_EQ(step_of(lockstep_.next(0, /*in_flight=*/true)), 2u);
+  gives.join();
+  lockstep_.give(1, plan_with_rows(6));
+  EXPECT_EQ(step_of(lockstep_.next(1)), 6u);
+  EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(0, /*in_flight=*/true)));
+}
+
+// In each round every replica learns what all have, however far apart they come.
+TEST_F(LockstepTest, AllAgreeOnThePartsOfEachRound) {
+  constexpr int kRounds = 300;
+  const auto rows_of = [](int replica, int round) { return (replica + 1) * (round % 5 + 1); };
+  std::vector<std::thread> threads;
+  threads.reserve(3);
+  for (int replica = 0; replica < 3; ++replica)
+    threads.emplace_back([&, replica] {
+      for (int round = 0; round < kRounds; ++round) {
+        StepPlan plan;
+        const int rows = rows_of(replica, round);
+        plan.spans.push_back({.seq = 1, .count = rows, .sample = true});
+        plan.tokens.resize(static_cast<size_t>(rows));
+        lockstep_.give(replica, std::move(plan));
+        lockstep_.next(replica);
+        if ((round + replica) % 50 == 0) std::this_thread::sleep_for(milliseconds(2));
+        const std::span<const RoundPart> parts = lockstep_.agree(replica);
+        ASSERT_EQ(parts.size(), 3u);
+        for (int other = 0; other < 3; ++other)
+          ASSERT_EQ(parts[static_cast<size_t>(other)].rows, rows_of(other, round)) << round;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(LockstepTest, NobodyWaitsForAgreementInAGroupThatHasEnded) {
+  lockstep_.give(1, plan_with_rows(7));
+  EXPECT_EQ(step_of(lockstep_.next(1)), 7u);
+  std::thread ends([&] {
+    std::this_thread::sleep_for(milliseconds(20));
+    lockstep_.end("replica 2: no room");
+    lockstep_.end("replica 0: nor here");
+  });
+  try {
+    lockstep_.agree(1);
+    ADD_FAILURE() << "replica 1 went on alone";
+  } catch (const comm::GroupEnded& ended) {
+    EXPECT_STREQ(ended.what(), "replica 2: no room");
+  }
+  ends.join();
+  EXPECT_THROW(lockstep_.throw_if_ended(), comm::GroupEnded);
+}
+
+TEST_F(LockstepTest, AllGetWhatTheFirstOneGave) {
+  std::vector<std::thread> threads;
+  threads.reserve(3);
+  std::vector<std::vector<std::byte>> got(3);
+  for (int replica = 0; replica < 3; ++replica)
+    threads.emplace_back([&, replica] {
+      got[static_cast<size_t>(replica)] =
+          lockstep_.of_first(replica, {std::byte(replica + 1), std::byte{9}});
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& one : got) EXPECT_EQ(one, (std::vector{std::byte{1}, std::byte{9}}));
+}
+
 constexpr const char* kMixture = R"({
   "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 32, "vocab_size": 96, "head_dim": 8,
   "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -166,6 +240,9 @@ struct Half {
   std::optional<StepExecutor> executor;
 };
 
+// A device that computes asynchronously.
+constexpr Device kAhead{Device::kCuda, 0};
+
 StepPlan prompt(uint64_t step, int count = 3) {
   std::vector<Token> tokens(static_cast<size_t>(count));
   std::iota(tokens.begin(), tokens.end(), 5);
@@ -208,6 +285,32 @@ TEST_F(LockstepRunnerTest, AStepIsTheSameOnEitherReplicaAndBesideAnother) {
     EXPECT_EQ(first.wait(step).logprobs, alone.logprobs);
     EXPECT_EQ(second.wait(step).logprobs, alone.logprobs);
   }
+}
+
+// A device has two steps in flight, and none is computed twice or left out while others are idle.
+TEST_F(LockstepRunnerTest, StepsInFlightAreThoseOfTheHost) {
+  const auto a = half(0), b = half(1);
+  StepResult alone;
+  {
+    LockstepRunner first(lockstep_, 0, *a->executor), second(lockstep_, 1, *b->executor);
+    first.launch(prompt(1));
+    alone = first.wait(1);
+  }
+  LockstepRunner first(lockstep_, 0, *a->executor, kAhead),
+      second(lockstep_, 1, *b->executor, kAhead);
+  first.launch(prompt(1));
+  constexpr uint64_t kSteps = 12;
+  for (uint64_t step = 2; step < kSteps; ++step) {
+    first.launch(prompt(step));
+    if (step % 3) second.launch(prompt(step, 5));
+    const StepResult got = first.wait(step - 1);
+    EXPECT_EQ(got.step, step - 1);
+    EXPECT_EQ(got.logprobs, alone.logprobs);
+    if (step % 3) {
+      EXPECT_EQ(second.wait(step).step, step);
+    }
+  }
+  EXPECT_EQ(first.wait(kSteps - 1).logprobs, alone.logprobs);
 }
 
 // A mixture is all that takes much of the arena, and rows are as many as there may be.
@@ -266,12 +369,14 @@ TEST_F(LockstepRunnerTest, WorkIsDoneBehindTheStepsThatWereLaunched) {
 
 // Also where the one that fails has no rows of its own.
 TEST_F(LockstepRunnerTest, AReplicaThatFailsEndsTheGroupWithItsReason) {
-  for (const int norms : {1, 3, 5}) {
+  for (const auto& [norms, device] :
+       {std::pair{1, Device{}}, {3, Device{}}, {5, Device{}}, {1, kAhead}, {3, kAhead}}) {
     for (const bool idle : {false, true}) {
       Lockstep lockstep(2);
       Half a(folder_.path(), lockstep, 0, make_reference_ops());
       Half b(folder_.path(), lockstep, 1, std::make_unique<FailingOps>(norms));
-      LockstepRunner first(lockstep, 0, *a.executor), second(lockstep, 1, *b.executor);
+      LockstepRunner first(lockstep, 0, *a.executor, device),
+          second(lockstep, 1, *b.executor, device);
       first.launch(prompt(1));
       if (!idle) second.launch(prompt(1));
       first.launch(prompt(2));

@@ -68,16 +68,25 @@ void RankGroup::warm_up() {
     });
   };
   warm(&StepExecutor::tune);
-  const std::vector<std::byte> tuning = first().ops().tuning();
-  for (size_t rank = 1; rank < ranks_.size(); ++rank)
-    if (!ranks_[rank]->ops().adopt_tuning(tuning))
-      throw LoadError(
-          fmt::format("rank {} cannot use the algorithms of rank {}: their devices differ",
-                      ranks_[rank]->group().rank(), first().group().rank()));
+  adopt_tuning();
   warm(&StepExecutor::record);
   if (devices_) devices_->begin_service();
   // From now on steps are timed, so no replica computes before all that share experts can.
-  for (const comm::Mesh& mesh : meshes_) mesh.experts->least(0);
+  for (const comm::Mesh& mesh : meshes_) mesh.experts->begin_service();
+}
+
+// Products that several ranks, or replicas that share experts, compute of the same rows must give
+// the same bits: what a router says decides which of them computes a row.
+void RankGroup::adopt_tuning() {
+  std::vector<std::byte> tuning = first().ops().tuning();
+  if (lockstep_) tuning = lockstep_->of_first(first().sharer(), std::move(tuning));
+  for (const auto& rank : ranks_) {
+    const int number = lockstep_ ? rank->sharer() : rank->group().rank();
+    if (number > 0 && !rank->ops().adopt_tuning(tuning))
+      throw LoadError(
+          fmt::format("{0} {1} cannot use the algorithms of {0} 0: their devices differ",
+                      lockstep_ ? "replica" : "rank", number));
+  }
 }
 
 std::unique_ptr<Runner> RankGroup::make_runner() {

@@ -58,6 +58,7 @@ class RankGroup {
 
  private:
   void on_all(const std::function<void(size_t rank)>& work);
+  void adopt_tuning();
 
   std::vector<comm::Mesh> make_meshes(const Resolved& resolved);
 

@@ -134,10 +134,10 @@ void check_sharing(const EngineConfig& config, const ModelSpec& spec, const Comp
   if (ranks > 1)
     refuse(fmt::format("replicas of {} ranks each that share experts are", ranks),
            "give --tensor-parallel-size 1");
-  if (device.kind == ComputeDevice::kCuda)
-    refuse("experts that replicas on cuda share are",
-           fmt::format("give --tensor-parallel-size {} instead, among whose ranks they are shared",
-                       replicas));
+  if (device.kind == ComputeDevice::kCuda && replicas > devices::DeviceGroup::kMaxSize)
+    refuse(fmt::format("on cuda more than {} replicas that share experts are",
+                       devices::DeviceGroup::kMaxSize),
+           fmt::format("give --data-parallel-size {}", devices::DeviceGroup::kMaxSize));
   if (config.speculation && draft::has_weights(config.speculation->method))
     refuse(fmt::format("--speculative-config with method {} is", config.speculation->method),
            "take ngram or suffix");

@@ -2,6 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <bit>
 #include <cstdio>
 #include <deque>
@@ -14,6 +15,7 @@
 #include "engine/drafting_runner.h"
 #include "engine/fake_tier_io_testing.h"
 #include "engine/group_runner.h"
+#include "engine/lockstep_runner.h"
 #include "engine/model_testing.h"
 #include "engine/random_case_testing.h"
 #include "engine/tier_thread.h"
@@ -88,6 +90,13 @@ struct Setup {
   int draft_tokens = 1;
   DraftCheck check;
   int pauses = 0;  // so many of four runs of steps have no drafts behind them
+  // Where the model is a replica that shares experts: all of them run at the same time, and meet
+  // before the first step and behind the last one.
+  struct {
+    Lockstep* lockstep = nullptr;
+    int replica = 0;
+    std::barrier<>* meeting = nullptr;
+  } shared;
 };
 
 // The cache's file with its thread, some of whose jobs fail and leave arbitrary bytes in their host
@@ -258,12 +267,17 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
   std::vector<GroupRunner::Member> members;
   for (int i = 0; i < ranks; ++i) {
     comm::Mesh& mesh = meshes[static_cast<size_t>(i)];
+    if (setup.shared.lockstep) mesh.experts = setup.shared.lockstep->exchange(setup.shared.replica);
     model.rank(static_cast<size_t>(i)).ops->bind_thread();
     parts.emplace_back(model.rank(static_cast<size_t>(i)), mesh, setup, host.part(i, ranks));
     members.push_back({parts.back().executor, *mesh.tp});
   }
   std::unique_ptr<Runner> device;
-  if (ranks > 1)
+  if (setup.shared.lockstep)
+    device =
+        std::make_unique<LockstepRunner>(*setup.shared.lockstep, setup.shared.replica,
+                                         parts[0].executor, setup.own_thread ? Device{} : kOther);
+  else if (ranks > 1)
     device = std::make_unique<GroupRunner>(members);
   else
     device = make_runner(parts[0].executor, setup.own_thread ? Device{} : kOther);
@@ -281,9 +295,11 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
     tier = std::make_unique<FaultyTier>(std::move(store), host, inbox, setup.faults, rng());
   Engine engine(scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, setup.depth,
                 {tier.get()});
+  if (setup.shared.meeting) setup.shared.meeting->arrive_and_wait();
   run_commands(engine, inbox, std::move(commands), rng, [&](bool) {
     if (setup.damage && rng() % 4 == 0) dir.damage(rng);
   });
+  if (setup.shared.meeting) setup.shared.meeting->arrive_and_wait();
   EXPECT_EQ(cache.num_free(), setup.num_blocks);
   totals.preemptions += scheduler.stats().preemptions;
   totals.cached += scheduler.stats().cached_tokens;

@@ -283,19 +283,22 @@ TEST(SharedExpertsTest, WhatDoesNotGoTogetherIsRefused) {
   EXPECT_THAT(refusal(config), AllOf(HasSubstr("method mtp"), HasSubstr("take ngram or suffix")));
 }
 
-TEST(SharedExpertsTest, DevicesAreRefusedByName) {
+TEST(SharedExpertsTest, MoreDevicesThanExchangeRowsAreRefused) {
   EngineConfig config = config_of(golden("qwen3_moe"), 2);
   const ModelSpec spec = read_model(config).spec;
+  const ComputeDevice cuda{.kind = ComputeDevice::kCuda};
+  check_sharing(config, spec, cuda);
+  config.replicas = 9;
   std::string said;
   try {
-    check_sharing(config, spec, {.kind = ComputeDevice::kCuda});
+    check_sharing(config, spec, cuda);
   } catch (const LoadError& error) {
     said = error.what();
   }
-  EXPECT_THAT(said, AllOf(HasSubstr("--data-parallel-size 2 with --enable-expert-parallel"),
-                          HasSubstr("on cuda"), HasSubstr("give --tensor-parallel-size 2")));
+  EXPECT_THAT(said, AllOf(HasSubstr("--data-parallel-size 9 with --enable-expert-parallel"),
+                          HasSubstr("on cuda"), HasSubstr("give --data-parallel-size 8")));
   config.expert_parallel = false;
-  check_sharing(config, spec, {.kind = ComputeDevice::kCuda});
+  check_sharing(config, spec, cuda);
 }
 
 // A replica whose folder for blocks cannot be made ends the start of all.

@@ -85,6 +85,7 @@ StepExecutor::StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh
       forced_rate_(options.forced_rate),
       check_(options.check),
       ops_(ops),
+      exchange_(*mesh.experts),
       limits_(options.limits),
       arena_(Buffer(ops.device(),
                     model::Decoder::arena_bytes(model.spec, options.act, limits_.max_rows,
@@ -246,7 +247,7 @@ void StepExecutor::copy_blocks(const StepPlan& plan, Flight& flight) {
   flight.copies = {begin, ops_.stamp()};
 }
 
-void StepExecutor::launch(const StepPlan& plan) {
+void StepExecutor::launch(const StepPlan& plan, std::span<const RoundPart> round) {
   SKIFF_CHECK(in_flight_ < flights_.size(), "two steps are in flight already");
   if (in_flight_ > 0 && !flights_[oldest_].kept) draft(flights_[oldest_]);
   Flight& flight = flights_[(oldest_ + in_flight_) % flights_.size()];
@@ -254,7 +255,7 @@ void StepExecutor::launch(const StepPlan& plan) {
   flight.frame.clear();
   if (drafter_ != nullptr) flight.plan = plan;
   copy_blocks(plan, flight);
-  if (!plan.spans.empty()) compute(plan, flight);
+  if (!plan.spans.empty()) compute(plan, round, flight);
   keep(plan, flight);
   flight.mark = ops_.mark();
   if (!plan.spans.empty()) builder_.done_with(flight.mark);
@@ -262,20 +263,18 @@ void StepExecutor::launch(const StepPlan& plan) {
   ++in_flight_;
 }
 
-void StepExecutor::run_empty() {
-  SKIFF_CHECK(in_flight_ == 0, "{} steps are in flight", in_flight_);
-  StepFrame& frame = flights_.front().frame;
-  builder_.build({}, nullptr, frame);
-  forward(frame);
+void StepExecutor::run_empty(std::span<const RoundPart> round) {
+  builder_.build({}, nullptr, empty_, round);
+  forward(empty_);
   builder_.done_with(ops_.mark());
 }
 
-void StepExecutor::compute(const StepPlan& plan, Flight& flight) {
+void StepExecutor::compute(const StepPlan& plan, std::span<const RoundPart> round, Flight& flight) {
   for (const OpenSlot& slot : plan.opened) {
     pooler_.open(slot);
     if (!slot.pooling) sampler_.open(slot);
   }
-  builder_.build(plan, &sampler_, flight.frame);
+  builder_.build(plan, &sampler_, flight.frame, round);
   if (forced_rate_) force_verdicts(*forced_rate_, plan, flight.frame.rows);
   const model::Forward out = forward(flight.frame);
   const Tensor logits = out.logits;
@@ -299,6 +298,7 @@ model::Forward StepExecutor::forward_layers(const RaggedBatch& batch) {
 // places at each replay.
 model::Forward StepExecutor::forward(const StepFrame& frame) {
   ops_.begin_step(frame.batch, frame.arrivals);
+  exchange_.expect(frame.shared_rows);
   model::Forward out;
   ops_.replay(frame.key, [&] {
     arena_.reset();

@@ -45,17 +45,18 @@ class StepExecutor {
   void tune(int blocks);
   void record(int blocks);
   // Launches a step. Waits only if the host must know what an earlier step has drawn, or which
-  // drafts were kept before others are checked. At most two steps may be in flight.
-  void launch(const StepPlan& plan);
+  // drafts were kept before others are checked. At most two steps may be in flight. `round`: the
+  // parts of all replicas that share experts, this one's among them, where a device computes.
+  void launch(const StepPlan& plan, std::span<const RoundPart> round = {});
   // Waits for the oldest step in flight.
   StepResult collect();
   StepResult run(const StepPlan& plan) {
     launch(plan);
     return collect();
   }
-  // Makes the forward pass of a step without rows, for the experts that others compute with. No
-  // step may be in flight.
-  void run_empty();
+  // Launches the forward pass of a step without rows, for the experts that others compute with. It
+  // leaves no result.
+  void run_empty(std::span<const RoundPart> round = {});
   Device device() const { return ops_.device(); }
   // The calling thread drives the executor from now on.
   void bind_thread() { ops_.bind_thread(); }
@@ -90,7 +91,7 @@ class StepExecutor {
   template <class F>
   void for_each_captured(F f) const;
   void copy_blocks(const StepPlan& plan, Flight& flight);
-  void compute(const StepPlan& plan, Flight& flight);
+  void compute(const StepPlan& plan, std::span<const RoundPart> round, Flight& flight);
   model::Forward forward(const StepFrame& frame);
   PooledStep& pooled_of(const Flight& flight);
   void report_prompts(const StepPlan& plan, Tensor logits, Flight& flight);
@@ -111,6 +112,7 @@ class StepExecutor {
   const std::optional<double> forced_rate_;
   const DraftCheck check_;
   Ops& ops_;
+  comm::RowExchange& exchange_;
   const sched::Limits limits_;
   Arena arena_;
   model::Decoder decoder_;
@@ -122,6 +124,7 @@ class StepExecutor {
   Tensor last_;             // [max_seqs] i32, where Ops computes: the last tokens of slots
   PinnedArena depth_rows_;  // indices of rows of logits, for the draw of one depth
   std::array<Flight, 2> flights_;
+  StepFrame empty_;                              // of the last step without rows
   std::array<PooledStep, 2> pooled_;             // what each of them pools
   size_t oldest_ = 0, in_flight_ = 0;            // index in flights_, and their count
   std::chrono::steady_clock::time_point ended_;  // when the last collected step ended

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "comm/row_exchange.h"
 #include "ops/ops.h"
 #include "sample/sampler.h"
 
@@ -32,7 +33,8 @@ struct LogitRows {
 struct StepFrame {
   RaggedBatch batch;  // its tensors are filled once begin_step() has copied the arrivals
   std::array<Arrival, 2> arrivals;
-  std::optional<ReplayKey> key;  // set if the step may be recorded
+  std::optional<ReplayKey> key;                  // set if the step may be recorded
+  std::optional<comm::RowsOfRanks> shared_rows;  // set if the step is a part of a round
   LogitRows rows;
   Tensor slots;                 // [num_sampled] i32: the slots whose next tokens are drawn
   sample::DrawColumns columns;  // the sampling parameters of rows.drawn
