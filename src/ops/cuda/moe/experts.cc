@@ -176,10 +176,11 @@ Combination experts(Tensor out, Tensor x, const Routing& routing, const ExpertWe
   Tensor middle = x;  // has the alignment of the rows between the GEMMs
   middle.dim[1] = middle.row_stride = w.width();
   const bool streams = streamed.takes(x, w.gate_up, true) && streamed.takes(middle, w.down, false);
-  return !streams        ? tiled_parts(out, x, routing, w, streamed.inputs(), on)
-         : x.rows() == 1 ? one_token_experts(out, x, routing, w, streamed, on)
-                         : streamed_experts(out, x, routing, w, streamed, on);
+  const Combination last = !streams        ? tiled_parts(out, x, routing, w, streamed.inputs(), on)
+                           : x.rows() == 1 ? one_token_experts(out, x, routing, w, streamed, on)
+                                           : streamed_experts(out, x, routing, w, streamed, on);
   arena.rewind(mark);
+  return last;
 }
 
 }  // namespace skiff::cuda
