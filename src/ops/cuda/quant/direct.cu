@@ -40,8 +40,8 @@ void start_atoms(const Linear& w, const DirectArgs& args, bool gated, const Laun
 }  // namespace
 
 void allow_direct_kernels() {
-  for_each_kernel([](auto kernel, Codes, int, bool) {
-    allow_shared(kernel, kWarps * kRingBytes + kMostXBytes);
+  for_each_kernel([](auto kernel, Codes codes, int, bool) {
+    allow_shared(kernel, shared_bytes(division_of(codes), kMostXBytes));
   });
   allow_float8_direct_kernels();
 }
@@ -69,14 +69,15 @@ void start_direct(const Linear& w, DirectArgs args, bool gated, const MetRows& m
   args.pairs = (args.features + height - 1) / height;
   if (args.jobs.expert == nullptr) args.jobs.capacity = 1;
   const int items = args.pairs * args.jobs.capacity;
-  const int blocks = std::min(items, kBlocks * multiprocessors);
-  const auto split = static_cast<unsigned>(split_of(items, args.chunks, blocks));
+  const Division division =
+      is_float8_rows(w) ? kFloat8Division : division_of(atoms::format_of(w).codes);
+  const int blocks = std::min(items, division.blocks * multiprocessors);
+  const auto split = static_cast<unsigned>(split_of(items, args.chunks, blocks, division.warps));
   args.log_split = std::countr_zero(split);
-  const Launch how = {
-      .grid = dim3(static_cast<unsigned>(blocks)),
-      .block = dim3(kWarps * 32),
-      .shared = static_cast<size_t>(kWarps * kRingBytes + scaled_x_bytes(args.rows, args.chunks)),
-      .stream = stream};
+  const Launch how = {.grid = dim3(static_cast<unsigned>(blocks)),
+                      .block = dim3(static_cast<unsigned>(division.warps) * 32),
+                      .shared = shared_bytes(division, scaled_x_bytes(args.rows, args.chunks)),
+                      .stream = stream};
   if (is_float8_rows(w))
     start_float8_direct(w, args, gated, met, how);
   else

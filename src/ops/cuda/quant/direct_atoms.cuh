@@ -1,28 +1,80 @@
 // ops/cuda/quant/direct_atoms.cuh -- products of a few rows with weights that lie as atoms.h says.
+//
+// A lane multiplies the 16 bytes of an atom that lie there for it, so each lane copies its own
+// bytes to the ring and waits for them alone (cp.async): no barrier, and no lane that issues copies
+// for others. A warp takes 130 instructions for a chunk of four-bit codes, with one lane for all
+// 220.
 #pragma once
 #include <cuda_bf16.h>
 
+#include "ops/cuda/hopper/lane_copy.cuh"
 #include "ops/cuda/mma.cuh"
 #include "ops/cuda/quant/atom_args.cuh"
 #include "ops/cuda/quant/direct_kernel.cuh"
 #include "ops/cuda/quant/fragments.cuh"
 #include "ops/cuda/quant/shared_loads.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda::direct {
 
 using atoms::AtomArgs;
 
+constexpr Division division_of(Codes codes) {
+  return codes == Codes::kFour ? kFourDivision : kEightDivision;
+}
+
 template <Codes kCodes, int kGroups, bool kGated>
-class Atoms {
+class LaneWorker : ItemWork<division_of(kCodes).warps, kGated> {
+  using Base = ItemWork<division_of(kCodes).warps, kGated>;
+  using Base::a_, Base::begin_, Base::end_, Base::lane_;
+  using Base::exists, Base::is_listed, Base::item_from;
+
  public:
   static constexpr int kWords = kCodes == Codes::kFour ? 1 : 2;  // 16-byte words of a lane
   // A stage has a chunk of two atoms, each with the scales of its rows at most.
   static constexpr int kStageBytes = 2 * (kWords * 512 + (kGroups > 0 ? kGroups * 32 : 0));
+  static constexpr int kStages = division_of(kCodes).ring_bytes / kStageBytes;
   static constexpr int kXBytes = 2 * kAtomWidth;
+  static_assert(kStages > 1);
 
-  struct Cursor {
-    const std::byte* from = nullptr;
-  };
+  // `ring`: this warp's. `x`: the rows of x.
+  __device__ LaneWorker(const DirectArgs& a, const AtomArgs& q, uint32_t ring, uint32_t x,
+                        float4* sums)
+      : Base(a, x, sums),
+        q_(q),
+        ring_(kept(ring + lane_ * 16)),
+        base_(atoms::base_pair(q.fixed_zero)) {}
+
+  // All of this warp's work: Worker::run().
+  template <class F, class G>
+  __device__ __forceinline__ void run(F wait, G stage_x) {
+    const bool early = !is_listed() || a_.list_early;
+    if (early) fill();
+    wait();
+    if (!early) fill();
+    stage_x();
+    uint32_t stage = ring_;
+    int buffer = 0;
+    for (Item item = item_from(0); exists(item); item = item_from(item.turn + 1)) {
+      uint32_t x = kept(this->x_of(item) + begin_ * kXBytes);
+      float sum[2][4] = {};
+#pragma unroll 1
+      for (int chunks = end_ - begin_; chunks > 0; --chunks, x += kXBytes) {
+        wait_for_copies<kStages - 1>();
+        if constexpr (kGroups > 0) __syncwarp();  // other lanes have copied scales
+        const Chunk weights = load(stage);
+        if constexpr (kGroups > 0) __syncwarp();
+        copy_next(stage);
+        multiply(sum, weights, x);
+        stage += kStageBytes;
+        if (stage == ring_ + kStages * kStageBytes) stage = ring_;
+      }
+      this->finish(sum, item, scales_of(item), buffer);
+      buffer ^= 1;
+    }
+  }
+
+ private:
   struct Scales {
     float first, second;
   };
@@ -32,31 +84,59 @@ class Atoms {
     float scale[2];
   };
 
-  __device__ explicit Atoms(const AtomArgs& q)
-      : q_(q), lane_(threadIdx.x % 32), base_(atoms::base_pair(q.fixed_zero)) {}
-
-  __device__ Cursor begin(const Item& item, int chunk) const {
-    return {q_.atoms + item.expert * q_.matrix_bytes + chunk * q_.chunk_bytes +
-            int64_t{kGated ? item.pair : 2 * item.pair} * atom_bytes()};
+  __device__ __forceinline__ void fill() {
+    next_item(item_from(0));
+#pragma unroll 1
+    for (int stage = 0; stage < kStages; ++stage) copy_next(ring_ + stage * kStageBytes);
   }
-  __device__ void copy(Cursor& c, uint32_t to, uint32_t full) const {
-    const int bytes = atom_bytes();
-    barrier_expect(full, 2 * bytes);
-    if constexpr (kGated) {
-      copy_bytes(to, c.from, bytes, full, Keep::kFirstToGo);
-      copy_bytes(to + bytes, c.from + int64_t{q_.up_atoms} * bytes, bytes, full, Keep::kFirstToGo);
-    } else {
-      copy_bytes(to, c.from, 2 * bytes, full, Keep::kFirstToGo);
+  __device__ __forceinline__ void next_item(const Item& item) {
+    turn_ = item.turn;
+    left_ = exists(item) ? end_ - begin_ : 0;
+    from_ = q_.atoms + item.expert * q_.matrix_bytes + begin_ * q_.chunk_bytes +
+            int64_t{kGated ? item.pair : 2 * item.pair} * atom_bytes() + lane_ * 16;
+    if (kGroups == 0 && left_ > 0) prefetch_scales(item);
+  }
+  // Behind the item's last chunk its scales would have to come from memory while nothing else is to
+  // be done.
+  __device__ __forceinline__ void prefetch_scales(const Item& item) const {
+#pragma unroll
+    for (int second = 0; second < 2; ++second)
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(row_scale(item, second)));
+  }
+  // Starts the copies of the chunk behind the last one that was copied, if there is one. Each chunk
+  // has a group of copies, if need be an empty one.
+  __device__ __forceinline__ void copy_next(uint32_t stage) {
+    if (left_ > 0) {
+      if constexpr (kGated) {
+        copy_atoms<1>(stage, from_);
+        copy_atoms<1>(stage + atom_bytes(), from_ + int64_t{q_.up_atoms} * atom_bytes());
+      } else {
+        copy_atoms<2>(stage, from_);
+      }
+      from_ += q_.chunk_bytes;
+      if (--left_ == 0) next_item(item_from(turn_ + 1));
     }
-    c.from += q_.chunk_bytes;
+    end_group_of_copies();
   }
+  // Copies atoms that lie one behind the other; `from` is the lane's first piece.
+  template <int kAtoms>
+  __device__ __forceinline__ void copy_atoms(uint32_t to, const std::byte* from) const {
+    constexpr int kRounds = kAtoms * kWords;
+#pragma unroll
+    for (int i = 0; i < kRounds; ++i) copy_piece(to + i * 512, from + i * 512);
+    if (kGroups > 0 && lane_ * 16 < kAtoms * atom_bytes() - kRounds * 512)
+      copy_piece(to + kRounds * 512, from + kRounds * 512);
+  }
+  __device__ int atom_bytes() const { return kGroups > 0 ? q_.atom_bytes : kWords * 512; }
 
-  template <class RowOf>
-  __device__ Scales scales_of(const Item& item, int /*chunk*/, RowOf) const {
+  // Where the lane finds the scale of its row of the item's first atom, and of its second.
+  __device__ const float* row_scale(const Item& item, bool second) const {
+    const int atom = kGated ? item.pair + (second ? q_.up_atoms : 0) : 2 * item.pair + second;
+    return q_.row_scales + item.expert * q_.padded_rows + atom * kAtomHeight + lane_ / 4;
+  }
+  __device__ Scales scales_of(const Item& item) const {
     if (kGroups > 0) return {1, 1};
-    const float* scales = q_.row_scales + item.expert * q_.padded_rows + lane_ / 4;
-    return {scales[(kGated ? item.pair : 2 * item.pair) * kAtomHeight],
-            scales[(kGated ? q_.up_atoms + item.pair : 2 * item.pair + 1) * kAtomHeight]};
+    return {*row_scale(item, false), *row_scale(item, true)};
   }
 
   __device__ __forceinline__ Chunk load(uint32_t stage) const {
@@ -65,18 +145,18 @@ class Atoms {
     for (int h = 0; h < 2; ++h) {
       const uint32_t atom = stage + h * atom_bytes();
 #pragma unroll
-      for (int w = 0; w < kWords; ++w)
-        chunk.words[h][w] = atoms::load_shared16(atom + w * 512 + lane_ * 16);
+      for (int w = 0; w < kWords; ++w) chunk.words[h][w] = atoms::load_shared16(atom + w * 512);
       if constexpr (kGroups > 0)
-        chunk.scale[h] = atoms::load_scale(q_.scale, atom + q_.scales_at, /*group=*/0, lane_ / 4);
+        chunk.scale[h] =
+            atoms::load_scale(q_.scale, atom - lane_ * 16 + q_.scales_at, /*group=*/0, lane_ / 4);
     }
     return chunk;
   }
 
   // Adds the products of a chunk, whose columns of x begin at `x`. Even and odd steps have sums of
   // their own, so that products wait less.
-  __device__ __forceinline__ void multiply(float (&sum)[2][4], const Chunk& chunk, uint32_t x,
-                                           const Scales&, bool) const {
+  __device__ __forceinline__ void multiply(float (&sum)[2][4], const Chunk& chunk,
+                                           uint32_t x) const {
     float group[2][4] = {};
     uint32_t columns[4];
 #pragma unroll
@@ -97,17 +177,18 @@ class Atoms {
     }
   }
 
- private:
-  __device__ int atom_bytes() const { return kGroups > 0 ? q_.atom_bytes : kWords * 512; }
-
   const AtomArgs& q_;
-  const int lane_;
+  const uint32_t ring_;  // where the lane's bytes of the first stage lie
   const uint32_t base_;
+  // What is copied next: from where, how many chunks of the item, and which item it is.
+  const std::byte* from_ = nullptr;
+  int left_ = 0, turn_ = 0;
 };
 
 // Copies the rows of x to shared memory. Columns behind them are zeros.
+template <int kThreads>
 __device__ __forceinline__ void stage_rows(char* to, const DirectArgs& a) {
-  constexpr int kThreads = kWarps * 32, kAtOnce = 4;
+  constexpr int kAtOnce = 4;
   const int pieces = a.chunks * (2 * kAtomWidth / 16), filled = a.in / 8;
 #pragma unroll 1
   for (int row = 0; row < a.rows; ++row) {
@@ -132,14 +213,26 @@ __device__ __forceinline__ void stage_rows(char* to, const DirectArgs& a) {
 }
 
 template <Codes kCodes, int kGroups, bool kGated>
-__global__ void __launch_bounds__(kWarps * 32, kBlocks)
+__global__ void __launch_bounds__(division_of(kCodes).warps * 32, division_of(kCodes).blocks)
     direct_kernel(const __grid_constant__ DirectArgs a, const __grid_constant__ AtomArgs q) {
 #if __CUDA_ARCH__ >= 900
+  constexpr Division kDivision = division_of(kCodes);
   extern __shared__ uint4 dynamic[];
+  __shared__ float4 sums[2 * kDivision.warps * 32];
   char* memory = reinterpret_cast<char*>(dynamic);
-  char* rows = memory + kWarps * kRingBytes;
-  const Atoms<kCodes, kGroups, kGated> weights(q);
-  work<kGated>(a, weights, memory, rows, [&] { stage_rows(rows, a); });
+  char* rows = memory + kDivision.warps * kDivision.ring_bytes;
+  const uint32_t ring =
+      shared_address(memory) + static_cast<uint32_t>(threadIdx.x) / 32 * kDivision.ring_bytes;
+  LaneWorker<kCodes, kGroups, kGated> worker(a, q, ring, shared_address(rows), sums);
+  worker.run(
+      [&] {
+        wait_for_previous();
+        let_next_start();
+      },
+      [&] {
+        stage_rows<kDivision.warps * 32>(rows, a);
+        __syncthreads();
+      });
 #endif
 }
 

@@ -11,8 +11,9 @@ constexpr size_t kAlign = 1024;
 }  // namespace
 
 void allow_float8_direct_kernels() {
-  allow_shared(direct_float8_kernel<false>, kAlign + kWarps * kRingBytes + kMostXBytes);
-  allow_shared(direct_float8_kernel<true>, kAlign + kWarps * kRingBytes + kMostXBytes);
+  const size_t bytes = kAlign + shared_bytes(kFloat8Division, kMostXBytes);
+  allow_shared(direct_float8_kernel<false>, bytes);
+  allow_shared(direct_float8_kernel<true>, bytes);
 }
 
 void start_float8_direct(const Linear& w, const DirectArgs& args, bool gated, const MetRows& met,

@@ -38,6 +38,7 @@ __device__ __forceinline__ uint32_t high_halves(uint32_t codes) {
 template <bool kGated>
 class Float8 {
  public:
+  static constexpr Division kDivision = kFloat8Division;
   static constexpr int kRowBytes = kFloat8Columns;  // of a weight row in a chunk
   static constexpr int kStageBytes = kFloat8Height * kRowBytes;
   static constexpr int kXBytes = 2 * kFloat8Columns;
@@ -177,7 +178,7 @@ __device__ __forceinline__ void stage_floats(char* to, float* scales, const Dire
   constexpr int kAtOnce = 4;
   const int lane = threadIdx.x % 32;
   const auto* x = static_cast<const __nv_bfloat16*>(a.x) + lane * kLaneElements;
-  PieceWalk walk(static_cast<int>(threadIdx.x / 32), kWarps, a.chunks);
+  PieceWalk walk(static_cast<int>(threadIdx.x / 32), kFloat8Division.warps, a.chunks);
 #pragma unroll 1
   while (walk.row < a.rows) {
     uint2 words[kAtOnce] = {};
@@ -200,7 +201,7 @@ __device__ __forceinline__ void stage_floats(char* to, float* scales, const Dire
 // Brings rows that have been rounded.
 __device__ __forceinline__ void stage_codes(char* to, float* scales, const DirectArgs& a,
                                             const Float8Args& q) {
-  constexpr int kThreads = kWarps * 32, kAtOnce = 4;
+  constexpr int kThreads = kFloat8Division.warps * 32, kAtOnce = 4;
   const int thread = static_cast<int>(threadIdx.x);
   const auto* x = static_cast<const std::byte*>(a.x);
   PieceWalk walk(thread, kThreads, a.chunks * (kFloat8Columns / 16));
@@ -228,7 +229,7 @@ __device__ __forceinline__ void stage_codes(char* to, float* scales, const Direc
 }
 
 template <bool kGated>
-__global__ void __launch_bounds__(kWarps * 32, kBlocks)
+__global__ void __launch_bounds__(kFloat8Division.warps * 32, kFloat8Division.blocks)
     direct_float8_kernel(const __grid_constant__ CUtensorMap map,
                          const __grid_constant__ DirectArgs a,
                          const __grid_constant__ Float8Args q) {
@@ -237,7 +238,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   // The swizzle counts from multiples of 1024 bytes.
   char* memory = reinterpret_cast<char*>(dynamic);
   memory += (1024 - shared_address(memory) % 1024) % 1024;
-  char* rows = memory + kWarps * kRingBytes;
+  char* rows = memory + kFloat8Division.warps * kFloat8Division.ring_bytes;
   auto* scales = reinterpret_cast<float*>(rows + a.rows * a.pitch);
   const Float8<kGated> weights(map, q, shared_address(scales), a.chunks);
   work<kGated>(a, weights, memory, rows, [&] {
