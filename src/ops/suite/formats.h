@@ -29,5 +29,7 @@ std::vector<double> rounded_input(std::vector<double> x, const Linear& w, int64_
 Approx quantized_product(const std::vector<double>& x, const Linear& w, int64_t expert, int64_t out,
                          bool device);
 std::vector<double> row_of(const Tensor& x, int64_t row);
+// silu(gate) * up, where both may be rounded to bf16 on their way.
+Approx gated_output(Approx gate, Approx up);
 
 }  // namespace skiff::suite

@@ -20,9 +20,15 @@ using namespace streamed;
 constexpr int kCounters = kCounterBytes / sizeof(unsigned) - kClaimCounters;
 // There may be two lines of chunks, and three blocks on a multiprocessor.
 constexpr int kMaxMultiprocessors = kCounters / 6;
+// StreamArgs::jobs_at_once: the blocks of a device then share about as many bytes of x as of
+// weights.
+constexpr int kJobsAtOnce = 8;
 
 // Returns whether the weight is quantized.
 bool is_codes(const Linear& w) { return is_atoms(w) || is_float8_rows(w); }
+
+// Returns whether packed e4m3 meets e4m3: its sums are scaled chunk by chunk.
+bool is_held(const Linear& w) { return met_by(w) == Met::kFloat8; }
 
 int tiles_of(int columns, bool gated) {
   const int tile = gated ? kTileRows / 2 : kTileRows;
@@ -75,7 +81,8 @@ struct StreamedProducts::Call {
   bool whole = false;   // tiles are not cut by stream-K
   bool pieces = false;  // whole tiles are summed as if they were cut
   bool jobs_early = false;
-  bool list_follows = false;  // the next kernel reads the list of jobs before its wait
+  bool list_follows = false;   // the next kernel reads the list of jobs before its wait
+  std::optional<MetRows> met;  // x as it meets w, if it is known already
 };
 
 StreamedProducts::StreamedProducts(void* workspace, const InputScratch& inputs, bool portable,
@@ -111,14 +118,14 @@ bool StreamedProducts::takes(const Tensor& x, const Linear& w, bool gated) const
 void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
   const Tensor &out = call.out, &x = call.x;
   if (out.rows() == 0) return;
-  SKIFF_CHECK(takes(x, call.w, call.gated), "a GEMM that cannot be streamed");
+  SKIFF_CHECK(call.met || takes(x, call.w, call.gated), "a GEMM that cannot be streamed");
   SKIFF_CHECK(!call.w.bias || (!call.gated && call.w.experts == 0));
   SKIFF_CHECK(out.dtype == DType::kBF16 || (out.dtype == DType::kF32 && !call.gated), "out is {}",
               name(out.dtype));
   if (is_direct(call)) return run_direct(call, stream);
   const bool codes = is_codes(call.w);
-  MetRows met = {.x = x};
-  if (codes && changes_rows(call.w))
+  MetRows met = call.met.value_or(MetRows{.x = x});
+  if (!call.met && codes && changes_rows(call.w))
     met = meet(inputs_, met_by(call.w), x, call.w, call.jobs, stream);
   // Few rows are summed in another order.
   const int n = is_atoms(call.w) && one_order_ ? std::max(32, call.job_rows) : call.job_rows;
@@ -153,6 +160,7 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
       .bias = call.w.bias ? call.w.bias.as<float>() : nullptr,
       .act = call.act,
       .claims = split || !jobs.jobs ? nullptr : counters + kCounters + (call.gated ? 0 : 2),
+      .jobs_at_once = many ? kJobsAtOnce : 1,
       .counters = counters,
       .partials = reinterpret_cast<float*>(static_cast<char*>(workspace_) + kCounterBytes)};
   const Launch how = {multiprocessors_, kThreads, shared_bytes(n), stream};
@@ -166,7 +174,7 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
     const int64_t count = jobs.capacity > 0 ? jobs.capacity : (out.rows() + n - 1) / n;
     const int blocks = atom_blocks_of(format, n, count * tiles * chunks, multiprocessors_);
     const atoms::AtomKind kind = {
-        .rows = n, .gated = call.gated, .blocks = blocks, .zeros = format.zeros};
+        .rows = n, .gated = call.gated, .blocks = blocks, .zeros = format.zeros, .tiles = at_once};
     return atoms::start_atoms(format,
                               {.kind = kind, .multiprocessors = how.grid.x, .stream = stream},
                               atoms::row_map(met.x, n), args, atoms::args_of(call.w, met, jobs));
@@ -175,19 +183,24 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
                                                           row_map(x, n), args);
 }
 
-// Returns whether a grouped GEMM has so many tiles that blocks had better claim whole ones. Those
-// that are claimed at about the same time share their rows of x or their weights, which then come
-// from the L2; where stream-K deals out the tiles, each block works on another expert, and rows of
-// x come from memory for every tile.
+// Returns whether a GEMM of experts, or of many rows by a quantized weight, has so many tiles that
+// blocks had better take whole ones. Those that are taken at about the same time share their rows
+// of x or their weights, which then come from the L2; where stream-K deals out the tiles, each
+// block works in another place, and both come from memory for every tile.
 bool StreamedProducts::has_many_tiles(const Call& call, int job_rows, int tiles) const {
   constexpr int64_t kRounds = 4;
-  return call.jobs.jobs && call.out.rows() / job_rows * tiles >= kRounds * multiprocessors_;
+  const bool many_rows = is_codes(call.w) && call.out.rows() > kWidestSplit;
+  return (call.jobs.jobs || many_rows) &&
+         call.out.rows() / job_rows * tiles >= kRounds * multiprocessors_;
 }
 
-// How many neighbouring tiles of weights a block had better multiply at a time: two of e4m3
-// weights, whose rows of x then come from the L2 half as often, where enough pairs are claimed.
+// How many neighbouring tiles of weights a block had better multiply at a time: two of quantized
+// weights, whose rows of x then come from the L2 half as often, where enough pairs are taken.
 int StreamedProducts::tiles_at_once(const Call& call, int job_rows, int tiles) const {
-  const bool pairs = is_float8_rows(call.w) && job_rows == kWidestSplit && tiles % 2 == 0;
+  const bool takes =
+      is_float8_rows(call.w) ||
+      (is_atoms(call.w) && atoms::takes_pairs(atoms::format_of(call.w).groups) && !is_held(call.w));
+  const bool pairs = takes && job_rows == kWidestSplit && tiles % 2 == 0;
   return pairs && has_many_tiles(call, job_rows, tiles / 2) ? 2 : 1;
 }
 
@@ -341,6 +354,21 @@ void StreamedProducts::grouped_gated(Tensor out, Tensor x, const Linear& w, Act 
        .job_rows = rows,
        .whole = one_order_,
        .list_follows = true},
+      stream);
+}
+
+void StreamedProducts::grouped_gated(Tensor out, const MetRows& copies, const Linear& w, Act act,
+                                     const JobList& jobs, int rows, cudaStream_t stream) const {
+  run({.out = out,
+       .x = copies.x,
+       .w = w,
+       .gated = true,
+       .act = act,
+       .jobs = jobs,
+       .job_rows = rows,
+       .whole = one_order_,
+       .list_follows = true,
+       .met = copies},
       stream);
 }
 

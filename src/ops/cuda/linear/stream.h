@@ -69,6 +69,9 @@ class StreamedProducts {
                cudaStream_t stream) const;
   void grouped_gated(Tensor out, Tensor x, const Linear& w, Act act, const JobList& jobs,
                      int rows_per_job, cudaStream_t stream) const;
+  // grouped_gated() of copies that meet_copies() has made for w.
+  void grouped_gated(Tensor out, const MetRows& copies, const Linear& w, Act act,
+                     const JobList& jobs, int rows_per_job, cudaStream_t stream) const;
 
  private:
   struct Call;

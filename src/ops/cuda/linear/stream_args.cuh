@@ -45,6 +45,9 @@ struct StreamArgs {
   const float* bias;
   Act act;
   unsigned* claims;  // null: whole tiles are dealt out in turn
+  // Whole tiles without a list: a tile of weights is dealt out with so many neighbouring jobs
+  // before the next one, so that blocks at work share weights and rows of x in the L2.
+  int jobs_at_once;
   unsigned* counters;
   float* partials;
 };

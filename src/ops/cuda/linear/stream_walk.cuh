@@ -99,8 +99,7 @@ class SliceWalk {
     if (a_.claims) return next_claimed(s);
     const int t = static_cast<int>(blockIdx.x) + turn_of_tiles_++ * static_cast<int>(gridDim.x);
     if (t >= tiles_) return false;
-    s->job = job_of<N>(a_, t / a_.tiles);
-    s->tile = t % a_.tiles;
+    deal(s, t);
     return true;
   }
 
@@ -128,6 +127,21 @@ class SliceWalk {
     s->begin = slice.begin;
     s->end = slice.end;
     return true;
+  }
+
+  // Job and tile of the tile that is dealt out as number `t`.
+  __device__ void deal(TileSlice* s, int t) const {
+    int job = t / a_.tiles;
+    s->tile = t % a_.tiles;
+    if constexpr (N >= kFewestLines) {
+      if (a_.jobs_at_once > 1) {
+        const int first = job / a_.jobs_at_once * a_.jobs_at_once, at = t - first * a_.tiles;
+        const int jobs = min(a_.jobs_at_once, tiles_ / a_.tiles - first);
+        job = first + at % jobs;
+        s->tile = at / jobs;
+      }
+    }
+    s->job = job_of<N>(a_, job);
   }
 
   __device__ bool next_claimed(TileSlice* s) {

@@ -43,20 +43,26 @@ constexpr int most_blocks(Codes codes, int rows) {
 constexpr int kScaleSlack = 4;  // floats by which rows may begin behind an aligned address
 constexpr int kBlockAtoms = streamed::kTileRows / kAtomHeight;
 
-// The sizes that a kernel is compiled for: groups of a chunk, rows of x, and blocks of a
-// multiprocessor.
-template <Codes kOf, int kGroupsOf, int N, int kBlocks>
+// Returns whether a block can multiply its rows of x by two neighbouring tiles of weights at a
+// time, so that it reads them half as often: where scales of groups do not take the registers for
+// it.
+constexpr bool takes_pairs(int groups) { return groups == 0; }
+
+// The sizes that a kernel is compiled for: groups of a chunk, rows of x, blocks of a
+// multiprocessor, and tiles of weights that a block multiplies at a time, which lie one after the
+// other in a stage.
+template <Codes kOf, int kGroupsOf, int N, int kBlocks, int kTilesOf = 1>
 struct AtomRing {
   static constexpr Codes kCodes = kOf;
   static constexpr int kGroups = kGroupsOf;
-  static constexpr int kRows = N;
+  static constexpr int kRows = N, kTiles = kTilesOf;
   static constexpr bool kHeld = kCodes == Codes::kFloat8Held;
   static constexpr int kXBytes = N * kAtomWidth * (kHeld ? 1 : 2);
   static constexpr AtomFormat kLargest = {kCodes, kGroups, AtomScale::kRowF32,
                                           kCodes == Codes::kFour};
   static constexpr int kScaleBytes = kHeld ? (N + kScaleSlack) * 4 : 0;
   static constexpr int kStageBytes =
-      (kXBytes + kBlockAtoms * kLargest.bytes() + kScaleBytes + 1023) / 1024 * 1024;
+      (kXBytes + kTiles * kBlockAtoms * kLargest.bytes() + kScaleBytes + 1023) / 1024 * 1024;
   static constexpr int kStages = std::min(16, (kBlocks == 3   ? 72
                                                : kBlocks == 2 ? 110
                                                               : 205) *
@@ -69,7 +75,7 @@ struct AtomRing {
   __device__ uint32_t rows(int stage) const { return memory + stage * kStageBytes; }
   __device__ uint32_t weights(int stage) const { return rows(stage) + kXBytes; }
   __device__ uint32_t scales(int stage) const {
-    return weights(stage) + kBlockAtoms * kLargest.bytes();
+    return weights(stage) + kTiles * kBlockAtoms * kLargest.bytes();
   }
 };
 

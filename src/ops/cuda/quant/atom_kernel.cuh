@@ -14,23 +14,27 @@ namespace skiff::cuda::atoms {
 // What the warps that multiply do with their slices.
 template <class Ring, bool kGated, bool kZeros>
 struct AtomConsumer {
-  static constexpr int kMostRows = Ring::kRows;
+  static constexpr int kMostRows = Ring::kRows, kTiles = Ring::kTiles;
 
   const StreamArgs& a;
   const AtomArgs& q;
   const Ring& ring;
   LineStaging lines;
   RingTurn<Ring::kStages> turn = {};
-  float sum[kMostRows / 2];  // all sizes of jobs share these registers
+  float sum[kTiles][kMostRows / 2];  // all sizes of jobs share these registers
 
   // Takes a slice of a job of up to N rows.
   template <int N>
   __device__ void take(const AtomMultiplier<Ring, N, kGated, kZeros>& multiplier,
                        const TileSlice& s) {
-    auto& part = reinterpret_cast<float(&)[N / 2]>(sum);
-    multiplier.run(part, s, turn);
-    if (s.is_cut(a) && !SharedTile<N, kMostRows>{a}.add(part, s)) return;
-    Epilogue<N, kGated, (kMostRows >= kFewestLines)>{a, &lines}.store_tile(part, s);
+    multiplier.run(sum, s, turn);
+    if constexpr (kTiles == 1) {
+      if (s.is_cut(a) && !SharedTile<N, kMostRows>{a}.add(first_of<N / 2>(sum[0]), s)) return;
+    }
+    Epilogue<N, kGated, (kMostRows >= kFewestLines)> store = {a, &lines};
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t)
+      store.store_tile(first_of<N / 2>(sum[t]), slice_of_tile<kTiles>(s, t));
   }
   // Takes a slice of a job of up to N rows by the fewest columns of wgmma that hold them, if there
   // are so few: an expert's last job need not cost as much as the others. Where groups have scales,
@@ -56,12 +60,13 @@ struct AtomConsumer {
   }
 };
 
-template <Codes kCodes, int kGroups, int N, bool kGated, int kBlocks, bool kZeros>
+// kTiles: 2 where StreamArgs::tiles counts pairs of tiles, none of which is cut.
+template <Codes kCodes, int kGroups, int N, bool kGated, int kBlocks, bool kZeros, int kTiles>
 __global__ void __launch_bounds__(atom_threads(N), kBlocks)
     atom_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ StreamArgs a,
                 const __grid_constant__ AtomArgs q) {
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000  // StreamedProducts::takes() nothing elsewhere
-  using Ring = AtomRing<kCodes, kGroups, N, kBlocks>;
+  using Ring = AtomRing<kCodes, kGroups, N, kBlocks, kTiles>;
   extern __shared__ char dynamic[];
   __shared__ alignas(8) uint64_t barriers[2 * Ring::kStages];
   __shared__ ClaimQueue queue;
@@ -97,16 +102,17 @@ __global__ void __launch_bounds__(atom_threads(N), kBlocks)
 // Calls f(kernel, what it is for, bytes of shared memory) for each kernel of a kind.
 template <Codes kCodes, int kGroups, class F>
 void for_each_atom_kernel(F f) {
-  const auto with_zeros = [&]<int N, int kBlocks, bool kZeros>() {
-    const size_t bytes = AtomRing<kCodes, kGroups, N, kBlocks>::kSharedBytes;
-    f(atom_kernel<kCodes, kGroups, N, false, kBlocks, kZeros>, AtomKind{N, false, kBlocks, kZeros},
-      bytes);
-    f(atom_kernel<kCodes, kGroups, N, true, kBlocks, kZeros>, AtomKind{N, true, kBlocks, kZeros},
-      bytes);
+  const auto with_zeros = [&]<int N, int kBlocks, bool kZeros, int kTiles>() {
+    const size_t bytes = AtomRing<kCodes, kGroups, N, kBlocks, kTiles>::kSharedBytes;
+    f(atom_kernel<kCodes, kGroups, N, false, kBlocks, kZeros, kTiles>,
+      AtomKind{N, false, kBlocks, kZeros, kTiles}, bytes);
+    f(atom_kernel<kCodes, kGroups, N, true, kBlocks, kZeros, kTiles>,
+      AtomKind{N, true, kBlocks, kZeros, kTiles}, bytes);
   };
-  const auto of_blocks = [&]<int N, int kBlocks>() {
-    with_zeros.template operator()<N, kBlocks, false>();
-    if constexpr (kCodes == Codes::kFour) with_zeros.template operator()<N, kBlocks, true>();
+  const auto of_blocks = [&]<int N, int kBlocks, int kTiles = 1>() {
+    with_zeros.template operator()<N, kBlocks, false, kTiles>();
+    if constexpr (kCodes == Codes::kFour)
+      with_zeros.template operator()<N, kBlocks, true, kTiles>();
   };
   const auto with = [&]<int N>() {
     of_blocks.template operator()<N, 1>();
@@ -118,6 +124,7 @@ void for_each_atom_kernel(F f) {
   with.template operator()<32>();
   with.template operator()<64>();
   with.template operator()<128>();
+  if constexpr (takes_pairs(kGroups)) of_blocks.template operator()<128, 1, 2>();
 }
 
 template <Codes kCodes, int kGroups>
@@ -139,7 +146,7 @@ void start_atoms_of(const AtomLaunch& l, const CUtensorMap& x, const streamed::S
     launch(kernel, {blocks, atom_threads(kind.rows), bytes, l.stream}, x, args, atoms);
     started = true;
   });
-  SKIFF_CHECK(started, "no kernel for jobs of {} rows", l.kind.rows);
+  SKIFF_CHECK(started, "no kernel for jobs of {} rows and {} tiles", l.kind.rows, l.kind.tiles);
 }
 
 }  // namespace skiff::cuda::atoms

@@ -13,6 +13,7 @@ struct AtomKind {
   bool gated = false;
   int blocks = 1;      // A multiprocessor runs so many, at most most_blocks().
   bool zeros = false;  // atoms have zero points: elements of four bits only
+  int tiles = 1;  // neighbouring tiles that a block multiplies at a time: 1, or 2 of takes_pairs()
   bool operator==(const AtomKind&) const = default;
 };
 

@@ -14,16 +14,23 @@ struct AtomCopy {
   const AtomArgs& q;
 
   __device__ void operator()(const Ring& ring, const TileSlice& s, int chunk, int stage) const {
-    constexpr int kPieces = kGated ? 2 : 1, kAtoms = kBlockAtoms / kPieces;
-    const uint32_t barrier = ring.full + 8 * stage, to = ring.weights(stage);
+    constexpr int kPieces = kGated ? 2 : 1, kAtoms = kBlockAtoms / kPieces, kTiles = Ring::kTiles;
+    const uint32_t barrier = ring.full + 8 * stage;
+    uint32_t to = ring.weights(stage);
     const int bytes = kAtoms * q.atom_bytes;
-    const std::byte* from =
-        q.atoms + s.job.expert * q.matrix_bytes + chunk * q.chunk_bytes + int64_t{s.tile} * bytes;
-    barrier_expect(barrier, kPieces * bytes);
-    copy_bytes(to, from, bytes, barrier, a.keep_weights);
-    if constexpr (kGated)
-      copy_bytes(to + bytes, from + int64_t{q.up_atoms} * q.atom_bytes, bytes, barrier,
-                 a.keep_weights);
+    const std::byte* from = q.atoms + s.job.expert * q.matrix_bytes + chunk * q.chunk_bytes +
+                            int64_t{s.tile} * (kTiles * bytes);
+    barrier_expect(barrier, kTiles * kPieces * bytes);
+    if constexpr (!kGated) {
+      copy_bytes(to, from, kTiles * bytes, barrier, a.keep_weights);
+    } else {
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t, to += 2 * bytes, from += bytes) {
+        copy_bytes(to, from, bytes, barrier, a.keep_weights);
+        copy_bytes(to + bytes, from + int64_t{q.up_atoms} * q.atom_bytes, bytes, barrier,
+                   a.keep_weights);
+      }
+    }
   }
 };
 

@@ -24,8 +24,24 @@ struct OfRows {
   T at[2];
 };
 
-// A block's 128 weight rows by up to N rows of x, which may be fewer than a stage of the ring has
-// room for. A warp has two of the 16 atoms: 16 weight rows.
+// The first n sums of a tile. Those of every size of job begin in the same registers, where wgmma
+// wants them to lie.
+template <int n, int all>
+__device__ __forceinline__ float (&first_of(float (&sums)[all]))[n] {
+  static_assert(n <= all);
+  return reinterpret_cast<float(&)[n]>(sums);
+}
+
+// Slice `s` of tiles that a block multiplies at a time, as a slice of the tile `t` of them.
+template <int kTiles>
+__device__ __forceinline__ TileSlice slice_of_tile(const TileSlice& s, int t) {
+  TileSlice tile = s;
+  tile.tile = s.tile * kTiles + t;
+  return tile;
+}
+
+// The 128 weight rows of each of a block's tiles by up to N rows of x, which may be fewer than a
+// stage of the ring has room for. A warp has two of a tile's 16 atoms: 16 weight rows.
 // kZeros: atoms have zero points. It is no branch in the loop, where a predicate would turn the
 // subtractions off at the price of their issue slots.
 template <class RingOf, int N, bool kGated, bool kZeros>
@@ -33,8 +49,10 @@ class AtomMultiplier {
  public:
   using Ring = RingOf;
   static constexpr Codes kCodes = Ring::kCodes;
-  static constexpr int kGroups = Ring::kGroups;
+  static constexpr int kGroups = Ring::kGroups, kTiles = Ring::kTiles;
+  static_assert(kTiles == 1 || takes_pairs(kGroups));
   using Turn = RingTurn<Ring::kStages>;
+  using Sums = float[Ring::kRows / 2];  // room for a thread's sums of one tile
 
   __device__ AtomMultiplier(const AtomArgs& q, const Ring& ring)
       : q_(q), ring_(ring), lane_(threadIdx.x % 32), base_(base_pair(q.fixed_zero)) {
@@ -51,22 +69,30 @@ class AtomMultiplier {
   }
 
   // sum = the slice's sums, scaled; wgmma.cuh says which thread holds which.
-  __device__ void run(float (&sum)[N / 2], const TileSlice& s, Turn& turn) const {
-    if (q_.row_scales) prefetch_row_scales(s);
+  __device__ void run(Sums (&sum)[kTiles], const TileSlice& s, Turn& turn) const {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t)
+      if (q_.row_scales) prefetch_row_scales(slice_of_tile<kTiles>(s, t));
     if constexpr (kFewRows)
-      multiply_by_warps(sum, s, turn);
+      multiply_by_warps(first_of<N / 2>(sum[0]), s, turn);
     else
       multiply_by_warpgroups(sum, s, turn);
-    if (q_.row_scales) scale_rows(sum, s);
-    if (q_.x_row_scales) scale_columns(sum, s);
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      const TileSlice tile = slice_of_tile<kTiles>(s, t);
+      if (q_.row_scales) scale_rows(first_of<N / 2>(sum[t]), tile);
+      if (q_.x_row_scales) scale_columns(first_of<N / 2>(sum[t]), tile);
+    }
   }
 
  private:
   // So few rows of x cost fewer instructions, and wait less, with the products of single warps.
   static constexpr bool kFewRows = N <= 16 && !Ring::kHeld;
   // A chunk is multiplied in parts, whose operands are converted while the part before is computed.
-  static constexpr int kSubs = kGroups == 4 ? 4 : 2;
+  // Where two tiles' sums take the registers, parts are short.
+  static constexpr int kSubs = kGroups == 4 || kTiles > 1 ? 4 : 2;
   static constexpr int kPer = kChunkSteps<kCodes> / kSubs;  // wgmmas of a part
+  static_assert(kSubs % 2 == 0);  // so that parts take turns with the operands across tiles
 
   __device__ void multiply_by_warps(float (&sum)[N / 2], const TileSlice& s, Turn& turn) const {
     float part[2][N / 2] = {};  // each sums every other 16 columns, so that products wait less
@@ -121,7 +147,7 @@ class AtomMultiplier {
       load_matrices(x[j], x_[at % 2] + stage + at / 2 * (Ring::kRows * 128) + j * 1024);
   }
 
-  __device__ void multiply_by_warpgroups(float (&sum)[N / 2], const TileSlice& s,
+  __device__ void multiply_by_warpgroups(Sums (&sum)[kTiles], const TileSlice& s,
                                          Turn& turn) const {
     float part[kGroups > 0 ? N / 2 : 1];
     uint32_t held[2][kPer][4];
@@ -130,32 +156,34 @@ class AtomMultiplier {
     int before = -1;  // the stage that wgmmas still in flight read
     if constexpr (kGroups > 0) {
 #pragma unroll
-      for (int i = 0; i < N / 2; ++i) sum[i] = part[i] = 0;
+      for (int i = 0; i < N / 2; ++i) sum[0][i] = part[i] = 0;
     }
     for (int c = s.begin; c < s.end; ++c) {
       barrier_wait(full_ + 8 * turn.stage, turn.parity);
       OfRows<float> next = scale;
       OfRows<uint32_t> zero = {};
 #pragma unroll
-      for (int sub = 0; sub < kSubs; ++sub) {
+      for (int i = 0; i < kTiles * kSubs; ++i) {
+        const int t = i / kSubs, sub = i % kSubs;
         wgmma_wait<1>();  // the registers that are written next are free
-        if (sub == 1 && before >= 0) release(before);
+        if (i == 1 && before >= 0) release(before);
         constexpr int kGroupSubs = kSubs / (kGroups > 1 ? kGroups : 1);
         if (sub % kGroupSubs == 0) {
           if constexpr (kGroups > 0) next = scales(turn.stage, sub / kGroupSubs);
-          if constexpr (kZeros) zero = zero_points(turn.stage, kGroups > 0 ? sub / kGroupSubs : 0);
+          if constexpr (kZeros)
+            zero = zero_points(turn.stage, kGroups > 0 ? sub / kGroupSubs : 0, t);
         }
-        convert(held[sub % 2], words, zero, turn.stage * Ring::kStageBytes, sub);
+        convert(held[sub % 2], words, zero, turn.stage * Ring::kStageBytes + from_first(t), sub);
         if constexpr (kGroups > 0) {
           if (sub % kGroupSubs == 0) {
             wgmma_wait<0>();
             settle(part);
-            promote(sum, part, scale, sub == 0 ? before : turn.stage, s);
+            promote(first_of<N / 2>(sum[0]), part, scale, sub == 0 ? before : turn.stage, s);
             scale = next;
           }
           multiply(part, held[sub % 2], turn.stage, sub, sub % kGroupSubs > 0);
         } else {
-          multiply(sum, held[sub % 2], turn.stage, sub, c > s.begin || sub > 0);
+          multiply(first_of<N / 2>(sum[t]), held[sub % 2], turn.stage, sub, c > s.begin || sub > 0);
         }
       }
       before = turn.stage;
@@ -164,9 +192,10 @@ class AtomMultiplier {
     wgmma_wait<0>();
     if constexpr (kGroups > 0) {
       settle(part);
-      promote(sum, part, scale, before, s);
+      promote(first_of<N / 2>(sum[0]), part, scale, before, s);
     } else {
-      settle(sum);
+#pragma unroll
+      for (Sums& tile : sum) settle(first_of<N / 2>(tile));
     }
     release(before);
   }
@@ -186,12 +215,17 @@ class AtomMultiplier {
     return of;
   }
 
-  __device__ OfRows<uint32_t> zero_points(int stage, int group) const {
+  // Bytes of a stage from its first tile to tile `t`.
+  __device__ uint32_t from_first(int t) const {
+    return kTiles == 1 ? 0 : t * (kBlockAtoms * q_.atom_bytes);
+  }
+
+  __device__ OfRows<uint32_t> zero_points(int stage, int group, int t = 0) const {
     OfRows<uint32_t> of;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const unsigned zero = load_shared_byte(ring_.weights(stage) + atom_[h] + q_.zeros_at +
-                                             group * kAtomHeight + lane_ / 4);
+      const unsigned zero = load_shared_byte(ring_.weights(stage) + from_first(t) + atom_[h] +
+                                             q_.zeros_at + group * kAtomHeight + lane_ / 4);
       of.at[h] = zero_pair(q_.signed_zeros ? static_cast<int8_t>(zero) : static_cast<int>(zero));
     }
     return of;
