@@ -155,8 +155,11 @@ class InService final : public Ops {
   }
   void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                const Linear& down, Act act, Arena& arena) override {
-    run({.in = {x}, .out = {out}},
-        [&] { ops_->experts(out, x, routing, gate_up, down, act, arena); });
+    const size_t mark = arena.mark();
+    run({.in = {x}, .out = {out}}, [&] {
+      arena.rewind(mark);
+      ops_->experts(out, x, routing, gate_up, down, act, arena);
+    });
   }
   void store_edits(const EditPages& pages, const EditChanges& changes) override {
     ops_->store_edits(pages, changes);

@@ -29,25 +29,31 @@ __device__ __forceinline__ void combine_columns(float (&sum)[kWide], const Combi
 #pragma unroll
   for (float& v : sum) v = 0;
   for (int first = 0; first < c.top_k; first += kCombineAtOnce) {
-    // All loads are issued before the first result is used, and those of copies that are not
-    // permuted do not wait for their experts.
+    // All places are loaded before the first is looked at, and all rows before the first is used.
+    // Rows of copies that are not permuted do not wait for their experts.
     float w[kCombineAtOnce];
-    bool counts[kCombineAtOnce];
+    int32_t of[kCombineAtOnce], from[kCombineAtOnce];
     Pack<T, kWide> v[kCombineAtOnce] = {};
+    const int copies = min(kCombineAtOnce, c.top_k - first);
 #pragma unroll
     for (int k = 0; k < kCombineAtOnce; ++k) {
+      of[k] = -1;
+      if (k >= copies) continue;
       const int64_t copy = t * c.top_k + first + k;
-      counts[k] = first + k < c.top_k;
-      if (!counts[k]) continue;
-      counts[k] = expert[first + k] >= 0;
+      of[k] = expert[first + k];
       w[k] = c.weight[copy];
-      const int64_t from = c.position == nullptr ? copy : counts[k] ? c.position[copy] : 0;
-      v[k] = *reinterpret_cast<const Pack<T, kWide>*>(static_cast<const T*>(c.outer) +
-                                                      from * c.hidden + at);
+      from[k] = c.position == nullptr ? static_cast<int32_t>(copy) : c.position[copy];
     }
 #pragma unroll
     for (int k = 0; k < kCombineAtOnce; ++k) {
-      if (!counts[k]) continue;
+      if (k >= copies) continue;
+      if (c.position != nullptr && of[k] < 0) from[k] = 0;  // it has no place
+      v[k] = *reinterpret_cast<const Pack<T, kWide>*>(static_cast<const T*>(c.outer) +
+                                                      int64_t{from[k]} * c.hidden + at);
+    }
+#pragma unroll
+    for (int k = 0; k < kCombineAtOnce; ++k) {
+      if (of[k] < 0) continue;
 #pragma unroll
       for (int i = 0; i < kWide; ++i) sum[i] = fmaf(w[k], to_float(v[k].at[i]), sum[i]);
     }

@@ -5,6 +5,7 @@
 
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/tiled.h"
+#include "ops/cuda/moe/met_copies.h"
 #include "ops/cuda/moe/permute.h"
 #include "ops/cuda/moe/route.h"
 
@@ -146,8 +147,13 @@ Combination streamed_experts(Tensor out, Tensor x, const Routing& routing, const
   Permutation p = take_permutation(on.arena, routing, rows);
   p.gathered = outer;
   const JobList jobs = jobs_of(p, routing);
-  permute(p, x, routing, on.stream);
-  streamed.grouped_gated(middle, p.gathered, w.gate_up, w.act, jobs, rows, on.stream);
+  if (meets_before_copies(streamed.inputs(), x, w.gate_up, copies)) {
+    const MetRows met = meet_copies(streamed.inputs(), p, x, w.gate_up, routing, on.stream);
+    streamed.grouped_gated(middle, met, w.gate_up, w.act, jobs, rows, on.stream);
+  } else {
+    permute(p, x, routing, on.stream);
+    streamed.grouped_gated(middle, p.gathered, w.gate_up, w.act, jobs, rows, on.stream);
+  }
   streamed.grouped(outer, middle, w.down, jobs, rows, on.stream);
   return combination_of(out, outer, p.position, routing);
 }

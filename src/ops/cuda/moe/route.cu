@@ -91,10 +91,22 @@ __device__ Sums block_scan(Sums v, Sums* shared, Sums* total) {
   return {total->less, earlier + before - v.equal};
 }
 
-// Calls f(index, expert) for copies [begin, end); begin is a multiple of 4.
+// Calls f(index, expert) for copies [begin, end); begin is a multiple of 4. Of many copies the next
+// ones are loaded together, before f stores anything.
 template <class F>
 __device__ void for_each_copy(const int32_t* expert, int begin, int end, F f) {
+  constexpr int kAtOnce = 4;
   int i = begin;
+  for (; i + 4 * kAtOnce <= end; i += 4 * kAtOnce) {
+    int4 four[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) four[j] = *reinterpret_cast<const int4*>(expert + i + 4 * j);
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int at = i + 4 * j;
+      f(at, four[j].x), f(at + 1, four[j].y), f(at + 2, four[j].z), f(at + 3, four[j].w);
+    }
+  }
   for (; i + 4 <= end; i += 4) {
     const int4 four = *reinterpret_cast<const int4*>(expert + i);
     f(i, four.x), f(i + 1, four.y), f(i + 2, four.z), f(i + 3, four.w);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "ops/cuda/align.h"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/math.cuh"
 #include "ops/cuda/quant/atom_args.cuh"
@@ -32,6 +33,7 @@ struct Rows {
   int in, columns;                 // the columns of x, and those of `to`
   bool stack, integers;
   bool in_place;  // `to` is x: rows are put together in shared memory
+  bool quads;     // rows of x have whole groups, and can be read four elements at a time
   Scales kind;
 };
 
@@ -152,9 +154,13 @@ __global__ void __launch_bounds__(kThreads) meet_groups_kernel(Rows a) {
   const X* x = static_cast<const X*>(a.x) + row * a.x_stride;
   const int first = group * kGroup + lane * kLaneElements;
   float value[kLaneElements];
+  if (a.quads) {
+    load<kLaneElements>(value, x + first);
+  } else {
 #pragma unroll
-  for (int i = 0; i < kLaneElements; ++i)
-    value[i] = first + i < a.in ? to_float(x[first + i]) : 0.0f;
+    for (int i = 0; i < kLaneElements; ++i)
+      value[i] = first + i < a.in ? to_float(x[first + i]) : 0.0f;
+  }
   const GroupCodes as = codes_of_group(value);
   *reinterpret_cast<uint32_t*>(static_cast<char*>(a.to) + row * a.to_stride + first) = as.codes;
   if (lane == 0) a.scales[group * a.scale_stride + row] = as.scale;
@@ -238,14 +244,6 @@ Scales scales_of(const WeightFormat& format) {
 }
 
 constexpr int64_t padded(int64_t in) { return (in + kGroup - 1) / kGroup * kGroup; }
-constexpr int64_t scale_stride(int64_t rows) {
-  return (rows + kRowSlack + atoms::kScaleSlack + 3) / 4 * 4;
-}
-
-size_t scale_bytes(int64_t rows, int64_t in) {
-  const auto scales = static_cast<size_t>(padded(in) / kGroup * scale_stride(rows));
-  return (scales * sizeof(float) + 255) / 256 * 256;
-}
 
 DType dtype_of(Met as) {
   if (as == Met::kFloats) return DType::kF32;
@@ -259,8 +257,17 @@ Met met_by(const Linear& w) {
   return format && format->codes == Codes::kFloat8Held ? Met::kFloat8 : Met::kHalves;
 }
 
+int64_t met_scale_stride(int64_t rows) {
+  return (rows + kRowSlack + atoms::kScaleSlack + 3) / 4 * 4;
+}
+
+size_t met_scale_bytes(int64_t rows, int64_t in) {
+  const auto scales = static_cast<size_t>(padded(in) / kGroup * met_scale_stride(rows));
+  return (scales * sizeof(float) + 255) / 256 * 256;
+}
+
 size_t met_rows_bytes(Met as, int64_t rows, int64_t in) {
-  return byte_size(dtype_of(as), rows * padded(in)) + scale_bytes(rows, in);
+  return byte_size(dtype_of(as), rows * padded(in)) + met_scale_bytes(rows, in);
 }
 
 int64_t met_rows_that_fit(Met as, size_t bytes, int64_t in) {
@@ -277,7 +284,7 @@ MetRows meet(const InputScratch& scratch, Met as, const Tensor& x, const Linear&
   const bool in_place = jobs.jobs && as != Met::kFloats;
   const int64_t rows = apart ? jobs.capacity : x.rows(), in = x.cols();
   const int64_t columns = as == Met::kFloat8 && !in_place ? padded(in) : in;
-  const size_t needed = in_place ? scale_bytes(rows, in) : met_rows_bytes(as, rows, in);
+  const size_t needed = in_place ? met_scale_bytes(rows, in) : met_rows_bytes(as, rows, in);
   SKIFF_CHECK(padded(in) <= int64_t{kMaxGroups} * kGroup && (!in_place || in <= kMaxInPlace),
               "rows of {} activations to round", in);
   SKIFF_CHECK(needed <= scratch.bytes, "{} rows of {} activations to round", rows, in);
@@ -288,25 +295,27 @@ MetRows meet(const InputScratch& scratch, Met as, const Tensor& x, const Linear&
   met.x.row_stride = in_place ? x.row_stride * 2 / static_cast<int64_t>(bytes(met.x.dtype))
                               : (columns + 7) / 8 * 8;
   auto* scales = static_cast<float*>(scratch.data);
-  if (!in_place) met.x.data = static_cast<std::byte*>(scratch.data) + scale_bytes(rows, in);
-  met.chunk_stride = tight ? rows : scale_stride(rows);
+  if (!in_place) met.x.data = static_cast<std::byte*>(scratch.data) + met_scale_bytes(rows, in);
+  met.chunk_stride = tight ? rows : met_scale_stride(rows);
   if (as == Met::kFloat8) met.chunk_scales = scales;
   if (as == Met::kHalves && kind != Scales::kNone) met.row_scales = scales;
-  const Rows a = {.to = met.x.data,
-                  .x = x.data,
-                  .scales = scales,
-                  .input_scale = kind == Scales::kStatic ? w.input_scale.as<float>() : nullptr,
-                  .order = w.order ? w.order.as<int32_t>() : nullptr,
-                  .jobs = jobs,
-                  .to_stride = met.x.row_stride * static_cast<int64_t>(bytes(met.x.dtype)),
-                  .x_stride = apart ? 0 : x.row_stride,
-                  .scale_stride = met.chunk_stride,
-                  .in = static_cast<int>(in),
-                  .columns = static_cast<int>(columns),
-                  .stack = w.experts > 0,
-                  .integers = w.format.input && w.format.input->dtype == DType::kI8,
-                  .in_place = in_place,
-                  .kind = kind};
+  const Rows a = {
+      .to = met.x.data,
+      .x = x.data,
+      .scales = scales,
+      .input_scale = kind == Scales::kStatic ? w.input_scale.as<float>() : nullptr,
+      .order = w.order ? w.order.as<int32_t>() : nullptr,
+      .jobs = jobs,
+      .to_stride = met.x.row_stride * static_cast<int64_t>(bytes(met.x.dtype)),
+      .x_stride = apart ? 0 : x.row_stride,
+      .scale_stride = met.chunk_stride,
+      .in = static_cast<int>(in),
+      .columns = static_cast<int>(columns),
+      .stack = w.experts > 0,
+      .integers = w.format.input && w.format.input->dtype == DType::kI8,
+      .in_place = in_place,
+      .quads = in % kGroup == 0 && is_aligned(x, 4 * static_cast<int64_t>(bytes(x.dtype))),
+      .kind = kind};
   if (rows == 0) return met;
   if (x.dtype == DType::kF32)
     start<float>(as, a, rows, stream);

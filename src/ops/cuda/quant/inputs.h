@@ -37,6 +37,9 @@ Met met_by(const Linear& w);
 
 // Scratch for `rows` rows of `in` columns, and the most rows that fit scratch of `bytes`.
 size_t met_rows_bytes(Met as, int64_t rows, int64_t in);
+// The part of it that scales take, and MetRows::chunk_stride.
+size_t met_scale_bytes(int64_t rows, int64_t in);
+int64_t met_scale_stride(int64_t rows);
 int64_t met_rows_that_fit(Met as, size_t bytes, int64_t in);
 
 // The rows of x changed for w, on scratch of met_rows_bytes(). With JobList::jobs, bf16 rows are
