@@ -84,7 +84,7 @@ TEST_P(OpSuite, LinearOfEveryShape) {
 TEST_P(OpSuite, LinearKeepsFloat32Weights) {
   for (const Shape& shape : kShapes)
     linear_case(*ops, shape, DType::kF32, DType::kBF16, DType::kF32, false, DType::kF32);
-  for (const int rows : {1, 16, 17, 33, 130, 1025, 1100})
+  for (const int rows : {1, 16, 17, 33, 130, 1025, 1100, 2050})
     linear_case(*ops, {rows, 264, 24}, DType::kF32, DType::kBF16, DType::kF32, rows % 2 == 0,
                 DType::kF32);
   for (const DType weight : {DType::kF16, DType::kBF16})

@@ -6,6 +6,7 @@
 #include "ops/cuda/linear/float_weights.h"
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/linear/small.h"
+#include "ops/cuda/linear/split_weights.h"
 #include "ops/cuda/linear/tiled.h"
 #include "ops/cuda/quant/unpack.h"
 
@@ -85,8 +86,11 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
   if (w.format.quantized()) return quantized_product(out, x, w, stream);
   if (one_order_) return product_in_one_order(out, x, w, stream);
   if (small_product_takes(x, w)) return small_product(out, x, w, stream);
-  if (float_weights_take(out, x, w))
-    return float_weights_product(out, x, w, {.beside = beside}, stream);
+  if (float_weights_take(out, x, w)) {
+    if (!split_product(out, x, w, stream))
+      float_weights_product(out, x, w, {.beside = beside}, stream);
+    return;
+  }
   if (streams(x, w, false)) return streamed_.product(out, x, w, stream);
   if (resident_.takes(x, w)) return resident_.product(out, x, w, stream);
   if (CublasLt::takes(out, x, w)) {
@@ -98,6 +102,30 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
   }
   if (streamed_.takes(x, w, false)) return streamed_.product(out, x, w, stream);
   tiled_product(out, x, w, stream);
+}
+
+// Many rows by float32 weights in the library's GEMM, whose tiles are wider than those of
+// float_weights_product(). Returns false, with nothing started, where it does not pay or fit.
+bool DenseProducts::split_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
+  constexpr int64_t kManyRows = 2048;
+  const int64_t rows = out.rows(), features = out.cols();
+  const size_t weight_bytes = byte_size(DType::kBF16, 3 * w.weight.elements());
+  const size_t sums_at = (weight_bytes + 255) / 256 * 256;
+  if (rows < kManyRows || !w.weight.contiguous() || !streamed_.runs() ||
+      sums_at + byte_size(DType::kF32, 3 * rows * features) > sums_bytes_)
+    return false;
+  Tensor parts = w.weight, sums = out;
+  parts.data = sums_;
+  parts.dtype = DType::kBF16;
+  parts.dim[0] = 3 * features;
+  sums.data = sums_ + sums_at;
+  sums.dim[1] = sums.row_stride = 3 * features;
+  const Linear split = {.weight = parts};
+  if (!CublasLt::takes(sums, x, split)) return false;
+  split_weights(parts, w.weight, stream);
+  if (!library_.product(sums, x, split, library_scratch_, stream)) return false;
+  add_parts(out, sums, w.bias, stream);
+  return true;
 }
 
 // How many rows fit the scratch as the weight meets them.

@@ -56,6 +56,7 @@ class DenseProducts {
   bool leaves_to_library(const Linear& w, int64_t rows) const;
   MetRows met_by_library(const Tensor& x, const Linear& w, cudaStream_t stream) const;
   void quantized_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
+  bool split_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   void product_in_one_order(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   bool fits_before_bias(const Tensor& out) const;
   Tensor before_bias(const Tensor& out, const Linear& w) const;
