@@ -44,7 +44,24 @@ int BatchBuilder::captured_seqs(int seqs, int rows_per_seq) const {
   if (size == captures_.sizes.end()) return 0;
   const bool most = rows_per_seq == 1 || rows_per_seq == 1 + captures_.drafts;
   if (!most && *size > 1) return 0;
-  return *size * rows_per_seq <= std::min(max_rows_, max_logit_rows_) ? *size : 0;
+  const int logit_rows = captures_.ragged ? *size : *size * rows_per_seq;
+  return *size * rows_per_seq <= max_rows_ && logit_rows <= max_logit_rows_ ? *size : 0;
+}
+
+std::vector<int> BatchBuilder::recorded_sizes(int rows_per_seq) const {
+  std::vector<int> out;
+  for (const int size : captures_.sizes)
+    if (captured_seqs(size, rows_per_seq) == size) out.push_back(size);
+  return out;
+}
+
+// The rows of each sequence of the recorded step that the plan may be padded to; 0: of none.
+int BatchBuilder::padded_rows(const StepPlan& plan) const {
+  if (!captures_.ragged) return plan.rows_per_seq();
+  int most = 1;
+  for (const Span& span : plan.spans) most = std::max(most, span.count);
+  if (most > 1 + captures_.drafts) return 0;
+  return most == 1 ? 1 : 1 + captures_.drafts;
 }
 
 // Returns the number of sequences of the recorded step of exactly so many rows; 0 if there is none.
@@ -78,7 +95,8 @@ void BatchBuilder::choose_shape(const RoundPart& own, std::span<const RoundPart>
     while (recorded_seqs(captured, rows_per_seq) == 0) ++rows_per_seq;
     batch.num_tokens = captured;
     batch.num_seqs = captured / rows_per_seq;
-    frame.key = {.rows = captured, .rows_per_seq = rows_per_seq};
+    frame.key = {
+        .rows = captured, .rows_per_seq = rows_per_seq, .variant = captures_.ragged ? 1 : 0};
   } else {
     const int least = round.empty() ? 0 : 1;
     batch.num_tokens = std::max(own.rows, least);
@@ -97,7 +115,9 @@ void BatchBuilder::build(const StepPlan& plan, const sample::Sampler* sampler, S
                          std::span<const RoundPart> round) {
   frame.clear();
   RaggedBatch& batch = frame.batch;
-  choose_shape(part_of(plan), round, frame);
+  RoundPart own = part_of(plan);
+  own.rows_per_seq = padded_rows(plan);
+  choose_shape(own, round, frame);
   upload_.begin();
   add_rows(plan, batch);
   choose_logit_rows(plan, sampler, frame);
@@ -192,7 +212,10 @@ void BatchBuilder::choose_logit_rows(const StepPlan& plan, const sample::Sampler
     if (plan.spans[i].pool_logits) want(row_start[i + 1] - 1, 1);
   // Padding has logits too: a recorded step always has as many rows of them.
   const int padding = row_start.back();
-  if (frame.key) want(padding, frame.batch.num_tokens - padding);
+  if (frame.key && captures_.ragged)
+    out_rows_.resize(static_cast<size_t>(frame.batch.num_seqs), 0);
+  else if (frame.key)
+    want(padding, frame.batch.num_tokens - padding);
 }
 
 void BatchBuilder::choose_drafts(const StepPlan& plan, const sample::Sampler* sampler,

@@ -17,6 +17,9 @@ namespace skiff::engine {
 struct Captures {
   std::vector<int> sizes;  // numbers of sequences in rising order; may be empty
   int drafts = 0;          // 0: steps with drafts are not recorded
+  // Steps of a drafter: sequences have up to 1 + drafts rows, each as many as it has, and one row
+  // of logits at most. Steps are padded to one row for each sequence, or to 1 + drafts.
+  bool ragged = false;
 };
 
 // Not thread-safe.
@@ -38,8 +41,12 @@ class BatchBuilder {
   const Captures& captures() const { return captures_; }
   // Returns the number of sequences of the recorded step that fits this one; 0 if there is none.
   int captured_seqs(int seqs, int rows_per_seq) const;
+  // Returns Captures::sizes for which steps with so many rows a sequence are recorded, without
+  // those that have too many rows.
+  std::vector<int> recorded_sizes(int rows_per_seq) const;
 
  private:
+  int padded_rows(const StepPlan& plan) const;
   int recorded_seqs(int rows, int rows_per_seq) const;
   int captured_rows(std::span<const RoundPart> parts) const;
   void choose_shape(const RoundPart& own, std::span<const RoundPart> round, StepFrame& frame) const;

@@ -95,7 +95,8 @@ ModelDrafter::ModelDrafter(const model::LoadedModel& model, Ops& ops, comm::Mesh
       max_context_(std::min(options.limits.max_context, model.spec.max_context)),
       arena_(Buffer(ops.device(), arena_bytes(model.spec, options, ops))),
       decoder_(model.spec, model.weights, ops, mesh, options.act),
-      builder_(pass_limits(options.limits), kv.front().page_size, {}, ops),
+      builder_(pass_limits(options.limits), kv.front().page_size,
+               {.sizes = options.captures, .drafts = options.tokens, .ragged = true}, ops),
       greedy_memory_(ops.device(), static_cast<size_t>(options.limits.max_seqs) * kGreedyBytes),
       ids_memory_(ops.device(), static_cast<size_t>(options.limits.max_seqs) * sizeof(Token)),
       joined_(ops.device(), hidden_bytes(model.spec, act_, max_rows_)),
@@ -140,6 +141,34 @@ void ModelDrafter::rehearse(const StepPlan& plan, Tensor hidden) {
     decoder_.forward(frame_.batch, kv_, arena_, joined);
   });
   end_pass();
+}
+
+// Each kind of pass is computed twice: the second time it is recorded.
+void ModelDrafter::record() {
+  const Tensor any = spec_.joins ? carried_.view(act_, {1, spec_.hidden}) : Tensor{};
+  for (const int rows : {1, 1 + tokens_}) {
+    for (const int size : builder_.recorded_sizes(rows)) {
+      const Pass pass = blank_pass(size, rows);
+      for (int i = 0; i < 2; ++i) {
+        forward(build(pass, any));
+        end_pass();
+      }
+    }
+  }
+}
+
+// All sequences use the same blocks, whose contents do not matter.
+ModelDrafter::Pass ModelDrafter::blank_pass(int seqs, int rows) const {
+  Pass pass;
+  for (int s = 0; s < seqs; ++s) {
+    pass.plan.spans.push_back(
+        {.seq = static_cast<SeqId>(s), .slot = s, .count = rows, .sample = true});
+    for (int page = 0; page * kv_.front().page_size < rows; ++page) pass.plan.pages.push_back(page);
+    pass.plan.page_start.push_back(static_cast<int32_t>(pass.plan.pages.size()));
+  }
+  pass.plan.tokens.assign(static_cast<size_t>(seqs * rows), 0);
+  if (spec_.joins) pass.rows.assign(pass.plan.tokens.size(), 0);
+  return pass;
 }
 
 void ModelDrafter::open(const OpenSlot& slot) {
@@ -421,13 +450,15 @@ ModelDrafter::Pass ModelDrafter::next_pass(const StepPlan& plan, const Pass& las
   return pass;
 }
 
-// Brings the hidden row of each row of the pass into one tensor.
+// Brings the hidden row of each row of the pass, which is built, into one tensor. Rows of padding
+// keep what they have.
 Tensor ModelDrafter::join_rows(const Pass& pass, Tensor hidden) {
   if (!spec_.joins) return {};
   const auto n = std::ssize(pass.rows);
-  const Tensor rows = lists_.take(DType::kI32, {n}), out = joined_.view(act_, {n, spec_.hidden});
+  const Tensor rows = lists_.take(DType::kI32, {n});
+  const Tensor out = joined_.view(act_, {frame_.batch.num_tokens, spec_.hidden});
   std::ranges::copy(pass.rows, rows.as<int32_t>());
-  ops_.gather_rows(out, hidden, rows);
+  ops_.gather_rows(out.row_range(0, n), hidden, rows);
   return out;
 }
 
@@ -435,11 +466,24 @@ Tensor ModelDrafter::join_rows(const Pass& pass, Tensor hidden) {
 Tensor ModelDrafter::build(const Pass& pass, Tensor hidden) {
   if (pass_) ops_.wait(*pass_);
   lists_.reset();
-  const Tensor joined = join_rows(pass, hidden);
   builder_.build(pass.plan, nullptr, frame_);
+  const Tensor joined = join_rows(pass, hidden);
   ops_.begin_step(frame_.batch, frame_.arrivals);
   arena_.reset();
   return joined;
+}
+
+// The pass that was built, as StepExecutor::forward() has it.
+model::Forward ModelDrafter::forward(Tensor joined) {
+  model::Forward out;
+  ops_.replay(frame_.key, [&] {
+    arena_.reset();
+    out = decoder_.forward(frame_.batch, kv_, arena_, joined);
+  });
+  if (!frame_.key) return out;
+  model::Forward& captured = captured_[*frame_.key];
+  if (out.logits) captured = out;
+  return captured;
 }
 
 void ModelDrafter::end_pass() {
@@ -455,33 +499,6 @@ void ModelDrafter::fill(Pass& pass, Tensor hidden) {
   decoder_.fill(frame_.batch, kv_, arena_, joined);
   end_pass();
   pass = {};
-}
-
-// Returns the token that a row of logits at that place stands for.
-Token ModelDrafter::token_of(Token logit) const {
-  return vocabulary_.empty() ? logit : vocabulary_[static_cast<size_t>(logit)];
-}
-
-// Starts computing the log-probabilities that are requested. Spans next to each other that request
-// as many are looked up together.
-std::vector<sample::PendingLogprobs> ModelDrafter::look_up(const Pass& pass, Tensor logits,
-                                                           Tensor drafts) {
-  std::vector<int> tops;
-  for (const Span& span : pass.plan.spans)
-    if (span.sample) tops.push_back(std::min(span.draft_logprobs, static_cast<int>(logits.cols())));
-  std::vector<sample::PendingLogprobs> pending;
-  for (size_t begin = 0, end = 0; begin < tops.size(); begin = end) {
-    while (end < tops.size() && tops[end] == tops[begin]) ++end;
-    if (tops[begin] < 0) continue;
-    const auto first = static_cast<int64_t>(begin), count = static_cast<int64_t>(end) - first;
-    sample::PendingLogprobs& group = pending.emplace_back();
-    group.rows.resize(static_cast<size_t>(count));
-    std::iota(group.rows.begin(), group.rows.end(), static_cast<int32_t>(begin));
-    group.top = tops[begin];
-    group.tokens = drafts.row_range(first, count);
-    sample::look_up(ops_, lists_, group, logits.row_range(first, count));
-  }
-  return pending;
 }
 
 // Returns how the n spans of the pass that sample are drawn, numbered by the positions of the
@@ -521,22 +538,49 @@ void ModelDrafter::keep_laws(const Pass& pass, int depth, Tensor logits, const S
       ops_.copy(laws_.row_range(int64_t{span.slot} * tokens_ + depth, 1), logits.row_range(i++, 1));
 }
 
+// Returns the token that a row of logits at that place stands for.
+Token ModelDrafter::token_of(Token logit) const {
+  return vocabulary_.empty() ? logit : vocabulary_[static_cast<size_t>(logit)];
+}
+
+// Starts computing the log-probabilities that are requested. Spans next to each other that request
+// as many are looked up together.
+std::vector<sample::PendingLogprobs> ModelDrafter::look_up(const Pass& pass, Tensor logits,
+                                                           Tensor drafts) {
+  std::vector<int> tops;
+  for (const Span& span : pass.plan.spans)
+    if (span.sample) tops.push_back(std::min(span.draft_logprobs, static_cast<int>(logits.cols())));
+  std::vector<sample::PendingLogprobs> pending;
+  for (size_t begin = 0, end = 0; begin < tops.size(); begin = end) {
+    while (end < tops.size() && tops[end] == tops[begin]) ++end;
+    if (tops[begin] < 0) continue;
+    const auto first = static_cast<int64_t>(begin), count = static_cast<int64_t>(end) - first;
+    sample::PendingLogprobs& group = pending.emplace_back();
+    group.rows.resize(static_cast<size_t>(count));
+    std::iota(group.rows.begin(), group.rows.end(), static_cast<int32_t>(begin));
+    group.top = tops[begin];
+    group.tokens = drafts.row_range(first, count);
+    sample::look_up(ops_, lists_, group, logits.row_range(first, count));
+  }
+  return pending;
+}
+
 // Returns the token that is drafted behind each span that samples.
 ModelDrafter::Drafted ModelDrafter::compute(const Pass& pass, int depth, Tensor hidden) {
-  const Tensor joined = build(pass, hidden);
-  const model::Forward out = decoder_.forward(frame_.batch, kv_, arena_, joined);
-  const int64_t n = out.logits.rows();
+  const model::Forward out = forward(build(pass, hidden));
+  const auto n = static_cast<int64_t>(frame_.rows.num_sampled);
   const Tensor ids = ids_memory_.view(DType::kI32, {n}), drafts = lists_.take(DType::kI32, {n});
-  std::vector<sample::PendingLogprobs> pending;
+  const Tensor logits = out.logits.row_range(0, n);
+  const SampleBatch batch = draws(pass, n);
   if (n > 0) {
-    const SampleBatch batch = draws(pass, n);
-    ops_.sample(ids, out.logits, batch);
-    ops_.copy(drafts, ids);
-    pending = look_up(pass, out.logits, drafts);
-    keep_laws(pass, depth, out.logits.row_range(0, n), batch);
+    ops_.sample(ids, logits, batch);
     if (spec_.joins)
-      ops_.gather_rows(carried_.view(act_, {n, spec_.hidden}), out.hidden, frame_.batch.out_rows);
+      ops_.gather_rows(carried_.view(act_, {n, spec_.hidden}), out.hidden,
+                       frame_.batch.out_rows.row_range(0, n));
+    ops_.copy(drafts, ids);
   }
+  const std::vector<sample::PendingLogprobs> pending = look_up(pass, logits, drafts);
+  if (n > 0) keep_laws(pass, depth, logits, batch);
   end_pass();
   ops_.wait(*pass_);
   Drafted drafted{.tokens = {drafts.as<Token>(), drafts.as<Token>() + n}, .logprobs = {}};

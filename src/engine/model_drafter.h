@@ -1,6 +1,7 @@
 // engine/model_drafter.h -- drafts of the tokens that follow, from a model that is computed beside
 // the one that they are for.
 #pragma once
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -54,6 +55,7 @@ class ModelDrafter {
     // keeps what they were drawn from. Requires all tokens as the vocabulary.
     bool sampled = false;
     std::vector<Token> vocabulary;  // the tokens that its logits are of, in order; empty: all
+    std::vector<int> captures;      // numbers of sequences of passes that are recorded
   };
   // All must outlive the drafter; `kv` are the drafter's own layers.
   ModelDrafter(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
@@ -79,6 +81,8 @@ class ModelDrafter {
   // pages of `plan`, whose blocks it overwrites. `hidden` has the rows of such a step, for draft();
   // it is empty where no step has so many.
   void rehearse(const StepPlan& plan, Tensor hidden);
+  // For start-up, as StepExecutor::record(): records passes, which overwrite the first blocks.
+  void record();
 
   // Starts a slot, or starts it again.
   void open(const OpenSlot& slot);
@@ -161,9 +165,11 @@ class ModelDrafter {
   std::vector<sample::PendingLogprobs> look_up(const Pass& pass, Tensor logits, Tensor drafts);
   Token token_of(Token logit) const;
   Tensor build(const Pass& pass, Tensor hidden);
+  model::Forward forward(Tensor joined);
   void end_pass();
   Tensor join_rows(const Pass& pass, Tensor hidden);
   Pass next_pass(const StepPlan& plan, const Pass& last, const std::vector<Token>& drafts);
+  Pass blank_pass(int seqs, int rows) const;
 
   const ModelSpec& spec_;
   Ops& ops_;
@@ -182,6 +188,7 @@ class ModelDrafter {
   Buffer laws_memory_;
   Tensor laws_;
   PinnedArena lists_;
+  std::map<ReplayKey, model::Forward> captured_;  // outputs of recorded passes
   int64_t num_passes_ = 0;
   std::optional<uint64_t> pass_;  // the mark behind the last pass, which uses lists_ and frame_
   std::vector<std::optional<Text>> slots_;

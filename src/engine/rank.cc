@@ -123,11 +123,13 @@ ModelDrafter* Rank::make_drafter() {
                                                  .limits = resolved_.limits,
                                                  .tokens = resolved_.speculation->model_tokens(),
                                                  .sampled = samples_drafts(resolved_),
-                                                 .vocabulary = resolved_.drafter->tokens});
+                                                 .vocabulary = resolved_.drafter->tokens,
+                                                 .captures = resolved_.captures});
 }
 
 StepExecutor& Rank::make_executor(model::HostBlocks& host) {
   SKIFF_CHECK(!executor_, "the rank has its executor already");
+  ModelDrafter* drafter = make_drafter();
   return executor_.emplace(
       weights(), *ops_, mesh_, kv_->layers(),
       StepExecutor::Options{
@@ -137,7 +139,7 @@ StepExecutor& Rank::make_executor(model::HostBlocks& host) {
           .host = &host,
           .captures = {.sizes = resolved_.captures,
                        .drafts = resolved_.speculation ? resolved_.speculation->tokens : 0},
-          .drafter = make_drafter(),
+          .drafter = drafter,
           .forced_rate = resolved_.speculation ? resolved_.speculation->forced_rate : std::nullopt,
           .check = resolved_.speculation ? resolved_.speculation->check : DraftCheck{}});
 }

@@ -226,7 +226,8 @@ struct RankOfRun {
         ModelDrafter::Options{.act = model.act,
                               .limits = setup.limits,
                               .tokens = setup.draft_tokens,
-                              .sampled = setup.check.rule == DraftRule::kRejection});
+                              .sampled = setup.check.rule == DraftRule::kRejection,
+                              .captures = setup.captures.sizes});
   }
   model::KvCache kv;
   model::HostBlocks host;

@@ -119,10 +119,10 @@ size_t StepExecutor::scratch_bytes(const ModelSpec& spec, DType act,
 template <class F>
 void StepExecutor::for_each_captured(F f) const {
   const int page = kv_.front().page_size;
-  const auto& [sizes, drafts] = builder_.captures();
-  for (const int size : sizes) {
+  const Captures& captures = builder_.captures();
+  for (const int size : captures.sizes) {
     f(blank_step(size, 1, page));
-    for (int draft = 1; draft <= drafts; ++draft)
+    for (int draft = 1; draft <= captures.drafts; ++draft)
       if (builder_.captured_seqs(size, 1 + draft) == size)
         f(blank_step(size * (1 + draft), 1 + draft, page, draft));
   }
@@ -152,6 +152,7 @@ void StepExecutor::tune(int blocks) {
 void StepExecutor::record(int blocks) {
   if (ops_.device() == Device{}) return;
   for_each_captured([&](const StepPlan& plan) { record(plan); });
+  if (drafter_ != nullptr) drafter_->record();
   ops_.wait(ops_.mark());
   if (!limits_.generates) return;
   if (drafter_ != nullptr) {

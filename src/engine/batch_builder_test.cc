@@ -1,0 +1,80 @@
+// Steps of a drafter are padded to recorded shapes, whatever rows each sequence has.
+#include "engine/batch_builder.h"
+
+#include <gmock/gmock.h>
+
+#include "ops/reference/reference_ops.h"
+
+namespace skiff::engine {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr int kBlock = 16;
+
+std::vector<int32_t> numbers(const Tensor& t) {
+  return {t.as<int32_t>(), t.as<int32_t>() + t.elements()};
+}
+
+// Spans with so many rows behind `begin`, each of which samples.
+StepPlan plan_of(const std::vector<int>& counts, int begin) {
+  StepPlan plan{.page_start = {0}};
+  for (const int count : counts) {
+    const auto slot = static_cast<int>(plan.spans.size());
+    plan.spans.push_back({.seq = static_cast<SeqId>(slot),
+                          .slot = slot,
+                          .begin = begin,
+                          .count = count,
+                          .sample = true});
+    for (int i = 0; i < count; ++i) plan.tokens.push_back(10 * slot + i);
+    plan.pages.push_back(slot);
+    plan.page_start.push_back(static_cast<int32_t>(plan.pages.size()));
+  }
+  return plan;
+}
+
+class RaggedSteps : public testing::Test {
+ protected:
+  std::unique_ptr<Ops> ops_ = make_reference_ops();
+  BatchBuilder builder_{{.max_seqs = 4, .max_rows = 12, .max_context = 64, .max_logit_rows = 4},
+                        kBlock,
+                        {.sizes = {1, 4}, .drafts = 1, .ragged = true},
+                        *ops_};
+  StepFrame frame_;
+};
+
+TEST_F(RaggedSteps, ArePaddedToTheMostRowsOfEachSequence) {
+  builder_.build(plan_of({1, 2, 2}, 5), nullptr, frame_);
+  EXPECT_EQ(frame_.key, (ReplayKey{.rows = 8, .rows_per_seq = 2, .variant = 1}));
+  EXPECT_EQ(frame_.batch.num_seqs, 4);
+  EXPECT_EQ(frame_.batch.num_tokens, 8);
+  EXPECT_THAT(numbers(frame_.batch.tokens), ElementsAre(0, 10, 11, 20, 21, 0, 0, 0));
+  EXPECT_THAT(numbers(frame_.batch.row_start), ElementsAre(0, 1, 3, 5, 5));
+  EXPECT_THAT(numbers(frame_.batch.kv_len), ElementsAre(6, 7, 7, 0));
+  EXPECT_THAT(numbers(frame_.batch.out_rows), ElementsAre(0, 2, 4, 0));
+  EXPECT_EQ(frame_.rows.num_sampled, 3u);
+}
+
+TEST_F(RaggedSteps, WithOneRowEachAreShorter) {
+  builder_.build(plan_of({1, 1}, 9), nullptr, frame_);
+  EXPECT_EQ(frame_.key, (ReplayKey{.rows = 4, .rows_per_seq = 1, .variant = 1}));
+  EXPECT_THAT(numbers(frame_.batch.row_start), ElementsAre(0, 1, 2, 2, 2));
+  EXPECT_THAT(numbers(frame_.batch.out_rows), ElementsAre(0, 1, 0, 0));
+}
+
+TEST_F(RaggedSteps, WithMoreRowsThanDraftsAreNotRecorded) {
+  builder_.build(plan_of({1, 3}, 0), nullptr, frame_);
+  EXPECT_FALSE(frame_.key);
+  EXPECT_EQ(frame_.batch.num_tokens, 4);
+  EXPECT_THAT(numbers(frame_.batch.out_rows), ElementsAre(0, 3));
+}
+
+TEST_F(RaggedSteps, SizesLeaveOutWhatHasTooManyRows) {
+  const BatchBuilder narrow({.max_seqs = 4, .max_rows = 7, .max_context = 64, .max_logit_rows = 4},
+                            kBlock, {.sizes = {1, 2, 4}, .drafts = 1, .ragged = true}, *ops_);
+  EXPECT_THAT(narrow.recorded_sizes(1), ElementsAre(1, 2, 4));
+  EXPECT_THAT(narrow.recorded_sizes(2), ElementsAre(1, 2));
+}
+
+}  // namespace
+}  // namespace skiff::engine
