@@ -173,6 +173,7 @@ TEST_F(Prepare, LogprobsOfDraftsNeedAServerThatHasThem) {
   Request request = of("ab");
   request.params.draft_logprobs = true;
   request.params.logprobs = 4;
+  config_.draft_logprobs = false;
   EXPECT_EQ(prompt_of(request), "include_draft_logprobs");
   EXPECT_THAT(prepare(request).error().what, testing::HasSubstr("enable_draft_logprob"));
   config_.draft_logprobs = true;
