@@ -49,7 +49,8 @@ class Harness {
                         net::ip::tcp::v4(), ends[0]);
     const std::optional<ConnectionKind> kind = core_->connections.make_room();
     SKIFF_CHECK(kind.has_value(), "a connection that has ended still counts");
-    auto connection = std::make_shared<HttpConnection>(core_, std::move(socket), "fuzz", *kind);
+    auto connection = std::make_shared<HttpConnection>(
+        core_, std::move(socket), HttpConnection::Origin{.client = "fuzz"}, *kind);
     core_->connections.add(connection, *kind);
     const std::weak_ptr<HttpConnection> alive = connection;
     connection->start();
