@@ -190,7 +190,7 @@ std::unique_ptr<Runner> LocalLlm::start_runner() {
   draft::Settings settings = *resolved_.speculation;
   if (resolved_.drafter && !settings.then_ngram()) return runner;
   if (resolved_.drafter) settings.method = "ngram";
-  // Of drafts that were sampled, the sampler knows what they were drawn from by their places.
+  // The sampler knows by the place of a sampled draft what it was drawn from.
   const int least = samples_drafts(resolved_) ? settings.model_tokens() : 0;
   return std::make_unique<DraftingRunner>(std::move(runner), settings, least);
 }

@@ -166,7 +166,7 @@ ModelDrafter::Pass ModelDrafter::blank_pass(int seqs, int rows) const {
     for (int page = 0; page * kv_.front().page_size < rows; ++page) pass.plan.pages.push_back(page);
     pass.plan.page_start.push_back(static_cast<int32_t>(pass.plan.pages.size()));
   }
-  pass.plan.tokens.assign(static_cast<size_t>(seqs * rows), 0);
+  pass.plan.tokens.assign(static_cast<size_t>(seqs) * static_cast<size_t>(rows), 0);
   if (spec_.joins) pass.rows.assign(pass.plan.tokens.size(), 0);
   return pass;
 }

@@ -248,7 +248,7 @@ TEST_F(DemoMtp, MostDraftsOfItsOwnTextsAreKept) { check_own_texts(/*pauses=*/0);
 TEST_F(DemoMtp, SoAreThoseBehindPauses) { check_own_texts(/*pauses=*/2); }
 TEST_F(DemoMtp, SoAreThoseBehindTwoStepsInFlight) { check_own_texts(/*pauses=*/2, /*depth=*/2); }
 
-// Of a greedy request every rule keeps the most likely tokens alone.
+// Every rule keeps the most likely tokens alone where a request is greedy.
 TEST_F(DemoMtp, NoRuleChangesAGreedyText) {
   for (const DraftRule rule : {DraftRule::kGreedy, DraftRule::kRejection, DraftRule::kTopP})
     check_own_texts(/*pauses=*/0, /*depth=*/1, {.rule = rule});

@@ -19,9 +19,10 @@ size_t place_of(const CheckedRow& row) {
 size_t kept_by_top_p(const CheckedRow& row, float top_p) {
   if (top_p >= 1) return row.best.size();
   double mass = 0;
-  for (size_t i = 0; i < row.best_logprobs.size(); ++i)
-    if ((mass += std::exp(static_cast<double>(row.best_logprobs[i]))) >= static_cast<double>(top_p))
-      return i + 1;
+  for (size_t i = 0; i < row.best_logprobs.size(); ++i) {
+    mass += std::exp(static_cast<double>(row.best_logprobs[i]));
+    if (mass >= static_cast<double>(top_p)) return i + 1;
+  }
   return 0;
 }
 

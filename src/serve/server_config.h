@@ -22,7 +22,7 @@ struct PortUse {
 // The fields of ProtocolConfig are what protocols see; the rest is the server's own.
 struct ServerConfig : service::ProtocolConfig {
   http::HttpConfig http;
-  // Of each port of `http`, in its order; of those that are not here, everything.
+  // What each port of `http` is for, in its order; those that are not here are for everything.
   std::vector<PortUse> port_uses;
   int grpc_port = -1;  // 0: any free port; -1: none. Host, limits and TLS files are those of `http`
   paddle::PaddleConfig paddle;

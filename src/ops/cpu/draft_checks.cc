@@ -72,7 +72,8 @@ int32_t draw_rest(const float* target, const float* draft, int64_t n, double uni
     const double part = rest(i);
     if (!(part > 0)) continue;
     last = static_cast<int32_t>(i);
-    if ((sum += part) > uniform * total) break;
+    sum += part;
+    if (sum > uniform * total) break;
   }
   return last;
 }

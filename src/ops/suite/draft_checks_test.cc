@@ -120,7 +120,7 @@ TEST_P(OpSuite, DraftsAreKeptByTheRatioOfTheirChances) {
   const float below = std::nextafter(0.6f, 0.f);
   EXPECT_EQ(check(*ops, ws, target, draft, {9, 9, 9}, {{0, 0, 1, below - 1e-6f, 0}}),
             (std::vector<int32_t>{1, 9, 9}));
-  // Of max(p - q, 0) only token 0 is left.
+  // Only token 0 is left in max(p - q, 0).
   for (const float instead : {0.f, .5f, .99999f})
     EXPECT_EQ(check(*ops, ws, target, draft, {9, 9, 9}, {{0, 0, 1, .6001f, instead}}),
               (std::vector<int32_t>{0, 9, 9}));
@@ -151,7 +151,7 @@ TEST_P(OpSuite, CheckDraftsMatchesItsDefinition) {
     std::vector<Check> checks;
     std::vector<int32_t> before, want;
     for (int r = 0; r < kRows; ++r) {
-      // As f32 holds them.
+      // The definition is given the values that f32 holds.
       for (int i = 0; i < vocab; ++i) {
         p[static_cast<size_t>(r)][static_cast<size_t>(i)] = std::exp(at(target, r, i));
         q[static_cast<size_t>(r)][static_cast<size_t>(i)] = std::exp(at(draft, r, i));
