@@ -60,8 +60,10 @@ std::array<double, kVocab> law(std::array<double, kVocab> p, const SamplingParam
 
 int pick(const std::array<double, kVocab>& p, std::mt19937_64& rng) {
   double u = std::uniform_real_distribution<double>()(rng);
-  for (int i = 0; i < kVocab; ++i)
-    if ((u -= p[static_cast<size_t>(i)]) < 0) return i;
+  for (int i = 0; i < kVocab; ++i) {
+    u -= p[static_cast<size_t>(i)];
+    if (u < 0) return i;
+  }
   return static_cast<int>(std::ranges::max_element(p) - p.begin());
 }
 

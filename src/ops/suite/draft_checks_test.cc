@@ -16,8 +16,10 @@ int32_t checked(const std::vector<double>& p, const std::vector<double>& q, int3
   for (size_t i = 0; i < p.size(); ++i) total += std::max(p[i] - q[i], 0.0);
   if (!(total > 0)) return before;
   double sum = 0;
-  for (size_t i = 0; i < p.size(); ++i)
-    if ((sum += std::max(p[i] - q[i], 0.0)) > instead * total) return static_cast<int32_t>(i);
+  for (size_t i = 0; i < p.size(); ++i) {
+    sum += std::max(p[i] - q[i], 0.0);
+    if (sum > instead * total) return static_cast<int32_t>(i);
+  }
   return before;
 }
 
