@@ -229,6 +229,7 @@ std::string types_of_gguf(const GgufHeader& header) {
   }
   std::ranges::stable_sort(shares, std::greater<>(), &Share::bytes);
   std::vector<std::string> texts;
+  texts.reserve(shares.size());
   for (const Share& share : shares)
     texts.push_back(fmt::format("{} ({} tensors)", share.type, share.tensors));
   return name_list(texts);
