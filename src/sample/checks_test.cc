@@ -138,8 +138,8 @@ class Chains {
   std::unique_ptr<Ops> ops_ = make_reference_ops();
   Buffer logits_memory_{Device{}, sizeof(float) * kSlots*(1 + kDrafts) * kVocab};
   Buffer laws_memory_{Device{}, sizeof(float) * kSlots* kDrafts* kVocab};
-  Tensor logits_ = logits_memory_.view(DType::kF32, {kSlots * (1 + kDrafts), kVocab});
-  Tensor laws_ = laws_memory_.view(DType::kF32, {kSlots * kDrafts, kVocab});
+  Tensor logits_ = logits_memory_.view(DType::kF32, {int64_t{kSlots} * (1 + kDrafts), kVocab});
+  Tensor laws_ = laws_memory_.view(DType::kF32, {int64_t{kSlots} * kDrafts, kVocab});
   Sampler sampler_{
       {.vocab = kVocab, .max_slots = kSlots, .max_rows = kSlots * (1 + kDrafts)},
       *ops_,
@@ -198,7 +198,7 @@ INSTANTIATE_TEST_SUITE_P(Params, RejectionTest,
 // Three rows of one slot with the drafts 1 and 2 behind them; row r is most likely to draw
 // `best[r]`.
 struct Fixture {
-  explicit Fixture(const DraftCheck& how, SamplingParams params = {.temperature = 0})
+  explicit Fixture(const DraftCheck& how, const SamplingParams& params = {.temperature = 0})
       : sampler({.vocab = kVocab, .max_slots = 4}, *ops, {.how = how, .laws = {}}) {
     sampler.open({.slot = 0, .params = params, .history = {5}, .prompt_len = 1, .stop_tokens = {}});
   }

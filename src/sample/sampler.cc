@@ -36,10 +36,10 @@ size_t Sampler::column_bytes(int max_rows) {
   return static_cast<size_t>(max_rows) * 88 + 20 * kTensorAlign;
 }
 
-Sampler::Sampler(const Limits& limits, Ops& ops, Checking checking)
+Sampler::Sampler(const Limits& limits, Ops& ops, const Checking& checking)
     : vocab_(limits.vocab),
       ops_(ops),
-      checking_(std::move(checking)),
+      checking_(checking),
       staging_(ops),
       edits_(ops, staging_, vocab_, limits.max_slots),
       counts_(ops, staging_, vocab_, limits.max_slots, counted_tokens(limits)),

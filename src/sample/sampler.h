@@ -89,7 +89,7 @@ class Sampler {
     int max_rows = 0;     // rows of a draw; at least max_slots, which is also the default
     int max_context = 0;  // tokens of a sequence; 0: no bound
   };
-  Sampler(const Limits& limits, Ops& ops, Checking checking = {});
+  Sampler(const Limits& limits, Ops& ops, const Checking& checking = {});
   // The bytes that a sampler allocates where Ops computes, and those in page-locked host memory;
   // memory for requested log-probabilities comes on top.
   static size_t bytes(Device device, const Limits& limits);
