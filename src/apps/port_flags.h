@@ -12,7 +12,7 @@ namespace skiff::apps {
 
 struct PortPlan {
   std::vector<uint16_t> ports;       // by http::HttpRequest::door; 0: any free one
-  std::vector<serve::PortUse> uses;  // of each
+  std::vector<serve::PortUse> uses;  // what each port is for
   // The ports that take requests come first: one for all replicas, or one for each.
   size_t serving = 1;
   std::vector<size_t> metrics;  // for each of these, the one that has its metrics

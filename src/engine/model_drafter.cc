@@ -44,12 +44,12 @@ int32_t capacity_of(const ModelSpec& spec, const sched::Limits& limits) {
   return spec.joins ? limits.max_seqs * ModelDrafter::kLag : 0;
 }
 
-size_t laws_bytes(const ModelSpec& spec, const ModelDrafter::Options& options) {
+size_t draft_probs_bytes(const ModelSpec& spec, const ModelDrafter::Options& options) {
   const int64_t rows = int64_t{options.limits.max_seqs} * options.tokens;
   return options.sampled ? byte_size(DType::kF32, rows * spec.vocab) : 0;
 }
 
-// Drafts are drawn apart from the tokens that they guess: a verdict compares the two laws.
+// Drafts are drawn apart from the tokens that they guess: a verdict compares both distributions.
 constexpr uint64_t kDraftSeed = 0x64726166745f7365;
 
 // All columns of a greedy draw are zeros.
@@ -106,11 +106,11 @@ ModelDrafter::ModelDrafter(const model::LoadedModel& model, Ops& ops, comm::Mesh
       vocabulary_(options.vocabulary),
       kept_(act_, spec_.hidden, capacity_of(spec_, options.limits), ops),
       greedy_(greedy_draws(greedy_memory_, options.limits.max_seqs, ops)),
-      laws_memory_(ops.device(), laws_bytes(spec_, options)) {
+      draft_probs_memory_(ops.device(), draft_probs_bytes(spec_, options)) {
   if (options.sampled) {
     SKIFF_CHECK(vocabulary_.empty());
-    laws_ =
-        laws_memory_.view(DType::kF32, {int64_t{options.limits.max_seqs} * tokens_, spec_.vocab});
+    draft_probs_ = draft_probs_memory_.view(
+        DType::kF32, {int64_t{options.limits.max_seqs} * tokens_, spec_.vocab});
   }
   SKIFF_CHECK(tokens_ >= 1, "{} drafts", tokens_);
   ops.reserve(bounds_of(spec_, options));
@@ -122,7 +122,7 @@ size_t ModelDrafter::memory_bytes(const ModelSpec& spec, const Options& options,
   const auto seqs = static_cast<size_t>(limits.max_seqs);
   return arena_bytes(spec, options, ops) + ops.scratch_bytes(bounds_of(spec, options)) +
          BatchBuilder::memory_bytes(limits, block_size, ops.device()) +
-         seqs * (kGreedyBytes + sizeof(Token)) + laws_bytes(spec, options) +
+         seqs * (kGreedyBytes + sizeof(Token)) + draft_probs_bytes(spec, options) +
          KeptRows::memory_bytes(options.act, spec.hidden, capacity_of(spec, options.limits)) +
          hidden_bytes(
              spec, options.act,
@@ -511,7 +511,7 @@ SampleBatch ModelDrafter::draws(const Pass& pass, int64_t n) {
                   .top_k = of(greedy_.top_k),
                   .seed = of(greedy_.seed),
                   .draw = of(greedy_.draw)};
-  if (laws_.rows() == 0) return out;
+  if (draft_probs_.rows() == 0) return out;
   for (Tensor* t : {&out.temperature, &out.top_p, &out.min_p, &out.top_k, &out.seed, &out.draw})
     *t = lists_.take(t->dtype, {n});
   int64_t i = 0;
@@ -528,14 +528,22 @@ SampleBatch ModelDrafter::draws(const Pass& pass, int64_t n) {
   return out;
 }
 
-// Overwrites the logits of a pass.
-void ModelDrafter::keep_laws(const Pass& pass, int depth, Tensor logits, const SampleBatch& batch) {
-  if (laws_.rows() == 0) return;
+// Overwrites the logits of a pass. Rows of slots next to each other are copied together.
+void ModelDrafter::keep_draft_probs(const Pass& pass, int depth, Tensor logits,
+                                    const SampleBatch& batch) {
+  if (draft_probs_.rows() == 0) return;
   ops_.draw_logprobs(logits, batch);
-  int64_t i = 0;
+  const int64_t first = depth * (draft_probs_.rows() / tokens_);
+  std::vector<int64_t> slots;
   for (const Span& span : pass.plan.spans)
-    if (span.sample)
-      ops_.copy(laws_.row_range(int64_t{span.slot} * tokens_ + depth, 1), logits.row_range(i++, 1));
+    if (span.sample) slots.push_back(span.slot);
+  for (size_t begin = 0, end = 0; begin < slots.size(); begin = end) {
+    while (end < slots.size() && slots[end] - slots[begin] == static_cast<int64_t>(end - begin))
+      ++end;
+    const auto count = static_cast<int64_t>(end - begin);
+    ops_.copy(draft_probs_.row_range(first + slots[begin], count),
+              logits.row_range(static_cast<int64_t>(begin), count));
+  }
 }
 
 // Returns the token that a row of logits at that place stands for.
@@ -580,7 +588,7 @@ ModelDrafter::Drafted ModelDrafter::compute(const Pass& pass, int depth, Tensor 
     ops_.copy(drafts, ids);
   }
   const std::vector<sample::PendingLogprobs> pending = look_up(pass, logits, drafts);
-  if (n > 0) keep_laws(pass, depth, logits, batch);
+  if (n > 0) keep_draft_probs(pass, depth, logits, batch);
   end_pass();
   ops_.wait(*pass_);
   Drafted drafted{.tokens = {drafts.as<Token>(), drafts.as<Token>() + n}, .logprobs = {}};

@@ -51,8 +51,8 @@ class ModelDrafter {
     std::vector<WeightFormat> formats;  // the quantized formats among weights
     sched::Limits limits;               // those of the steps behind which tokens are drafted
     int tokens = 1;                     // drafts of a sequence, at least 1
-    // Drafts are drawn with the temperature, top_p, min_p and top_k of their sequence, and laws()
-    // keeps what they were drawn from. Requires all tokens as the vocabulary.
+    // Drafts are drawn with the temperature, top_p, min_p and top_k of their sequence, and
+    // draft_probs() keeps what they were drawn from. Requires all tokens as the vocabulary.
     bool sampled = false;
     std::vector<Token> vocabulary;  // the tokens that its logits are of, in order; empty: all
     std::vector<int> captures;      // numbers of sequences of passes that are recorded
@@ -64,11 +64,11 @@ class ModelDrafter {
   static size_t memory_bytes(const ModelSpec& spec, const Options& options, int block_size,
                              const Ops& ops);
 
-  // f32 [max_seqs * laws_per_slot(), vocab]: row slot * laws_per_slot() + i has the
-  // log-probabilities (Ops::draw_logprobs) from which draft i of the slot was drawn last. Empty and
-  // 0 where drafts are not sampled.
-  Tensor laws() const { return laws_; }
-  int laws_per_slot() const { return laws_.rows() > 0 ? tokens_ : 0; }
+  // f32 [drafts_per_slot() * max_seqs, vocab]: row i * max_seqs + slot has the log-probabilities
+  // (Ops::draw_logprobs) from which draft i of the slot was drawn last. Empty and 0 where drafts
+  // are not sampled.
+  Tensor draft_probs() const { return draft_probs_; }
+  int drafts_per_slot() const { return draft_probs_.rows() > 0 ? tokens_ : 0; }
 
   static constexpr int kPatience = 8, kLag = 16;
   // Returns how many passes of the drafter have been computed.
@@ -161,7 +161,7 @@ class ModelDrafter {
   void fill(Pass& pass, Tensor hidden);
   Drafted compute(const Pass& pass, int depth, Tensor hidden);
   SampleBatch draws(const Pass& pass, int64_t n);
-  void keep_laws(const Pass& pass, int depth, Tensor logits, const SampleBatch& batch);
+  void keep_draft_probs(const Pass& pass, int depth, Tensor logits, const SampleBatch& batch);
   std::vector<sample::PendingLogprobs> look_up(const Pass& pass, Tensor logits, Tensor drafts);
   Token token_of(Token logit) const;
   Tensor build(const Pass& pass, Tensor hidden);
@@ -185,8 +185,8 @@ class ModelDrafter {
   const std::vector<Token> vocabulary_;
   KeptRows kept_;
   SampleBatch greedy_;  // [max_seqs]: draws of the most likely tokens
-  Buffer laws_memory_;
-  Tensor laws_;
+  Buffer draft_probs_memory_;
+  Tensor draft_probs_;
   PinnedArena lists_;
   std::map<ReplayKey, model::Forward> captured_;  // outputs of recorded passes
   int64_t num_passes_ = 0;

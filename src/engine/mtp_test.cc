@@ -254,7 +254,7 @@ TEST_F(DemoMtp, NoRuleChangesAGreedyText) {
     check_own_texts(/*pauses=*/0, /*depth=*/1, {.rule = rule});
 }
 
-// Drafts are drawn as tokens are, and kept as far as both laws overlap.
+// Drafts are drawn as tokens are, and kept as far as both distributions overlap.
 TEST_F(DemoMtp, SampledDraftsAreKept) {
   check_own_texts(0, 1, {.rule = DraftRule::kRejection}, /*temperature=*/1);
 }

@@ -124,7 +124,7 @@ class StepExecutor {
   Tensor last_;             // [max_seqs] i32, where Ops computes: the last tokens of slots
   PinnedArena depth_rows_;  // indices of rows of logits, for the draw of one depth
   std::array<Flight, 2> flights_;
-  StepFrame empty_;                              // of the last step without rows
+  StepFrame empty_;                              // the frame of the last step without rows
   std::array<PooledStep, 2> pooled_;             // what each of them pools
   size_t oldest_ = 0, in_flight_ = 0;            // index in flights_, and their count
   std::chrono::steady_clock::time_point ended_;  // when the last collected step ended

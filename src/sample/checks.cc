@@ -25,14 +25,16 @@ std::vector<Token> guesses_behind(std::span<const DrawRow> rows) {
 
 }  // namespace
 
-bool Sampler::looks_at_best() const {
-  return checking_.how.rule == DraftRule::kTopP || checking_.how.rule == DraftRule::kRelaxed;
+bool Sampler::looks_at_best(std::span<const DrawRow> rows) const {
+  const DraftRule rule = checking_.how.rule;
+  return (rule == DraftRule::kTopP || rule == DraftRule::kRelaxed) &&
+         std::ranges::any_of(rows, [](const DrawRow& row) { return row.after >= 0; });
 }
 
 // Probabilities are those of the temperature alone; a greedy row has those of temperature 1.
 SampleBatch Sampler::plain_columns(Upload& upload, std::span<const DrawRow> rows,
                                    const SampleBatch& sample) const {
-  const auto n = looks_at_best() ? std::ssize(rows) : 0;
+  const auto n = looks_at_best(rows) ? std::ssize(rows) : 0;
   SampleBatch out{.temperature = upload.take(DType::kF32, {n}),
                   .top_p = upload.take(DType::kF32, {n}),
                   .min_p = upload.take(DType::kF32, {n}),
@@ -51,8 +53,8 @@ SampleBatch Sampler::plain_columns(Upload& upload, std::span<const DrawRow> rows
 }
 
 DraftChecks Sampler::check_columns(Upload& upload, std::span<const DrawRow> rows) const {
-  const int laws = checking_.how.rule == DraftRule::kRejection ? checking_.laws_per_slot : 0;
-  const auto sampled = [laws](const DrawRow& row) { return row.depth > 0 && row.depth <= laws; };
+  const int most = checking_.how.rule == DraftRule::kRejection ? checking_.drafts_per_slot : 0;
+  const auto sampled = [most](const DrawRow& row) { return row.depth > 0 && row.depth <= most; };
   const auto n = std::ranges::count_if(rows, sampled);
   DraftChecks out{.row = upload.take(DType::kI32, {n}),
                   .draft_row = upload.take(DType::kI32, {n}),
@@ -66,7 +68,7 @@ DraftChecks Sampler::check_columns(Upload& upload, std::span<const DrawRow> rows
     const uint64_t seed = s.state.params().seed;
     const int64_t draw = s.state.output_count() + s.pending + row.depth - 1;
     out.row.as<int32_t>()[i] = row.after;
-    out.draft_row.as<int32_t>()[i] = row.slot * laws + row.depth - 1;
+    out.draft_row.as<int32_t>()[i] = (row.depth - 1) * static_cast<int>(slots_.size()) + row.slot;
     out.token.as<int32_t>()[i] = row.guess;
     out.keep.as<float>()[i] = uniform(seed ^ kKeep, draw);
     out.instead.as<float>()[i] = uniform(seed ^ kInstead, draw);
@@ -80,12 +82,12 @@ DraftChecks Sampler::check_columns(Upload& upload, std::span<const DrawRow> rows
 void Sampler::check_sampled(Tensor logits, const DrawColumns& columns, const PendingDraw& draw) {
   if (columns.checks.row.rows() == 0) return;
   ops_.draw_logprobs(logits, columns.sample);
-  ops_.check_drafts(draw.tokens, logits, checking_.laws, columns.checks);
+  ops_.check_drafts(draw.tokens, logits, checking_.draft_probs, columns.checks);
 }
 
 // Log-probabilities are of the logits before the rules, so they are looked up apart.
 void Sampler::look_up_guesses(Tensor raw, PendingDraw& draw) {
-  if (!looks_at_best()) return;
+  if (!looks_at_best(draw.rows)) return;
   const std::vector<Token> behind = guesses_behind(draw.rows);
   const std::vector<int32_t>& rows = draw.logprobs[draw.guessed.size()].rows;
   PendingLogprobs& group = draw.guessed.emplace_back(PendingLogprobs{.rows = rows});
@@ -96,8 +98,7 @@ void Sampler::look_up_guesses(Tensor raw, PendingDraw& draw) {
 }
 
 void Sampler::look_up_best(Tensor logits, const DrawColumns& columns, PendingDraw& draw) {
-  const auto guessed = [](const DrawRow& row) { return row.after >= 0; };
-  if (!looks_at_best() || std::ranges::none_of(draw.rows, guessed)) return;
+  if (!looks_at_best(draw.rows)) return;
   const DraftCheck& how = checking_.how;
   const int most = how.rule == DraftRule::kTopP ? how.candidates : how.best;
   PendingLogprobs& best = draw.best.emplace(PendingLogprobs{.top = clamp_top(most)});

@@ -26,8 +26,9 @@ Table random_table(uint64_t seed, double spread) {
   return table;
 }
 
-// The law of a draw from logits log p with these parameters, by its definition.
-std::array<double, kVocab> law(std::array<double, kVocab> p, const SamplingParams& params) {
+// The distribution of a draw from logits log p with these parameters, by its definition.
+std::array<double, kVocab> distribution(std::array<double, kVocab> p,
+                                        const SamplingParams& params) {
   const double best = *std::ranges::max_element(p);
   if (params.temperature == 0) {
     for (double& v : p) v = v == best ? 1 : 0;
@@ -92,9 +93,9 @@ class Chains {
       set(logits_, slot, target_[0]);
       auto& d = drafts.emplace_back();
       for (int i = 0, before = 0; i < kDrafts; before = d[static_cast<size_t>(i++)]) {
-        const auto q = law(draft_[static_cast<size_t>(before)], params_);
+        const auto q = distribution(draft_[static_cast<size_t>(before)], params_);
         d[static_cast<size_t>(i)] = pick(q, rng_);
-        set(laws_, slot * kDrafts + i, q);
+        set(draft_probs_, i * kSlots + slot, q);
       }
     }
     for (int slot = 0; slot < kSlots; ++slot)
@@ -137,13 +138,14 @@ class Chains {
   std::mt19937_64 rng_{7};
   std::unique_ptr<Ops> ops_ = make_reference_ops();
   Buffer logits_memory_{Device{}, sizeof(float) * kSlots*(1 + kDrafts) * kVocab};
-  Buffer laws_memory_{Device{}, sizeof(float) * kSlots* kDrafts* kVocab};
+  Buffer draft_probs_memory_{Device{}, sizeof(float) * kSlots* kDrafts* kVocab};
   Tensor logits_ = logits_memory_.view(DType::kF32, {int64_t{kSlots} * (1 + kDrafts), kVocab});
-  Tensor laws_ = laws_memory_.view(DType::kF32, {int64_t{kSlots} * kDrafts, kVocab});
-  Sampler sampler_{
-      {.vocab = kVocab, .max_slots = kSlots, .max_rows = kSlots * (1 + kDrafts)},
-      *ops_,
-      {.how = {.rule = DraftRule::kRejection}, .laws = laws_, .laws_per_slot = kDrafts}};
+  Tensor draft_probs_ = draft_probs_memory_.view(DType::kF32, {int64_t{kSlots} * kDrafts, kVocab});
+  Sampler sampler_{{.vocab = kVocab, .max_slots = kSlots, .max_rows = kSlots * (1 + kDrafts)},
+                   *ops_,
+                   {.how = {.rule = DraftRule::kRejection},
+                    .draft_probs = draft_probs_,
+                    .drafts_per_slot = kDrafts}};
 };
 
 // Pearson's statistic stays below this with a probability of 1 - 1e-6 (Wilson and Hilferty 1931).
@@ -155,19 +157,19 @@ double limit(int freedom) {
 
 class RejectionTest : public testing::TestWithParam<SamplingParams> {};
 
-// The first two tokens have the law of decoding without drafts, and as many drafts are kept as the
-// overlap of both laws says: sum of min(p, q).
+// The first two tokens have the distribution of decoding without drafts, and as many drafts are
+// kept as the overlap of both distributions says: sum of min(p, q).
 TEST_P(RejectionTest, KeepsTheDistribution) {
   constexpr int kRounds = 1600;
   const Table target = random_table(1, 1.2), draft = random_table(2, 1.2);
   Chains chains(GetParam(), target, draft);
   chains.run(kRounds);
   const double n = double{kRounds} * kSlots;
-  const auto first = law(target[0], GetParam());
+  const auto first = distribution(target[0], GetParam());
   double chi = 0;
   int cells = 0;
   for (int a = 0; a < kVocab; ++a) {
-    const auto second = law(target[static_cast<size_t>(a)], GetParam());
+    const auto second = distribution(target[static_cast<size_t>(a)], GetParam());
     for (int b = 0; b < kVocab; ++b) {
       const double want = n * first[static_cast<size_t>(a)] * second[static_cast<size_t>(b)];
       const double got = chains.pairs[static_cast<size_t>(a)][static_cast<size_t>(b)];
@@ -181,7 +183,7 @@ TEST_P(RejectionTest, KeepsTheDistribution) {
   }
   EXPECT_LT(chi, cells > 1 ? limit(cells - 1) : 1e-9);
 
-  const auto q = law(draft[0], GetParam());
+  const auto q = distribution(draft[0], GetParam());
   double overlap = 0;
   for (size_t i = 0; i < kVocab; ++i) overlap += std::min(first[i], q[i]);
   const double refused = n * (1 - overlap);
@@ -199,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(Params, RejectionTest,
 // `best[r]`.
 struct Fixture {
   explicit Fixture(const DraftCheck& how, const SamplingParams& params = {.temperature = 0})
-      : sampler({.vocab = kVocab, .max_slots = 4}, *ops, {.how = how, .laws = {}}) {
+      : sampler({.vocab = kVocab, .max_slots = 4}, *ops, {.how = how, .draft_probs = {}}) {
     sampler.open({.slot = 0, .params = params, .history = {5}, .prompt_len = 1, .stop_tokens = {}});
   }
   std::vector<Token> draw(const std::array<std::array<double, kVocab>, 3>& p) {

@@ -54,17 +54,17 @@ struct SampleOutput {
 struct DrawColumns {
   SampleBatch sample;
   Penalties penalties;  // those of the rows whose slots have some
-  SampleBatch plain;    // with a rule that looks at the most likely tokens: temperatures alone
+  SampleBatch plain;    // temperatures alone; where guesses are looked up among the best tokens
   DraftChecks checks;   // drafts that were sampled; with DraftRule::kRejection
 };
 
 // How guesses are checked. With DraftRule::kRejection, guess d (from 1) of a slot was drawn from
-// row slot * laws_per_slot + d - 1 of `laws`, f32 [rows, vocab] of Ops::draw_logprobs; guesses
-// behind laws_per_slot were certain.
+// row (d - 1) * max_slots + slot of `draft_probs`, f32 [drafts_per_slot * max_slots, vocab] of
+// Ops::draw_logprobs; guesses behind drafts_per_slot were certain.
 struct Checking {
   DraftCheck how;
-  Tensor laws;
-  int laws_per_slot = 0;
+  Tensor draft_probs;
+  int drafts_per_slot = 0;
 };
 
 // A draw that has been started.
@@ -164,7 +164,7 @@ class Sampler {
   void edit(Tensor logits, std::span<const DrawRow> rows, const Penalties& penalties);
   void mask(Tensor logits, std::span<const DrawRow> rows);
   SampleBatch sample_columns(Upload& upload, std::span<const DrawRow> rows) const;
-  bool looks_at_best() const;
+  bool looks_at_best(std::span<const DrawRow> rows) const;
   SampleBatch plain_columns(Upload& upload, std::span<const DrawRow> rows,
                             const SampleBatch& sample) const;
   DraftChecks check_columns(Upload& upload, std::span<const DrawRow> rows) const;

@@ -45,15 +45,16 @@ bool nearly_best(const DraftCheck& check, const CheckedRow& row) {
 
 }  // namespace
 
-int drafts_kept(const DraftCheck& check, const DraftTaste& taste,
+int drafts_kept(const DraftCheck& check, const DraftParams& params,
                 std::span<const CheckedRow> rows) {
-  const bool by_window = check.rule == DraftRule::kTopP && taste.temperature > 0 && taste.top_p > 0;
-  bool thinking = taste.thinking;
+  const bool by_window =
+      check.rule == DraftRule::kTopP && params.temperature > 0 && params.top_p > 0;
+  bool thinking = params.thinking;
   size_t kept = 0;
   while (kept < rows.size()) {
     const CheckedRow& row = rows[kept];
     size_t more = row.drawn == row.draft ? 1 : 0;
-    if (more == 0 && by_window) more = kept_by_window(check, taste.top_p, rows.subspan(kept));
+    if (more == 0 && by_window) more = kept_by_window(check, params.top_p, rows.subspan(kept));
     if (more == 0 && check.rule == DraftRule::kRelaxed && thinking) more = nearly_best(check, row);
     if (more == 0) break;
     for (size_t i = 0; i < more; ++i) thinking = thinks(check, thinking, rows[kept++].draft);

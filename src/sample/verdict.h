@@ -14,14 +14,15 @@ struct CheckedRow {
 };
 
 // What the request of a sequence asks for.
-struct DraftTaste {
+struct DraftParams {
   float temperature = 1, top_p = 1;
   bool thinking = false;  // before the first row
 };
 
 // Returns how many of the drafts of one sequence are kept, the first ones of `rows`. Rules other
 // than kTopP and kRelaxed keep those that were drawn.
-int drafts_kept(const DraftCheck& check, const DraftTaste& taste, std::span<const CheckedRow> rows);
+int drafts_kept(const DraftCheck& check, const DraftParams& params,
+                std::span<const CheckedRow> rows);
 
 // Returns whether a thought has begun and not ended behind `token`, given that before it.
 inline bool thinks(const DraftCheck& check, bool before, Token token) {

@@ -15,7 +15,7 @@ struct Row {
   Token draft = 0, drawn = -1;
 };
 
-int kept(const DraftCheck& check, const DraftTaste& taste, const std::vector<Row>& rows) {
+int kept(const DraftCheck& check, const DraftParams& params, const std::vector<Row>& rows) {
   std::vector<std::vector<float>> logs;
   std::vector<CheckedRow> checked;
   for (const Row& row : rows) {
@@ -24,7 +24,7 @@ int kept(const DraftCheck& check, const DraftTaste& taste, const std::vector<Row
   }
   for (size_t i = 0; i < rows.size(); ++i)
     checked.push_back({rows[i].drawn, rows[i].draft, rows[i].best, logs[i]});
-  return drafts_kept(check, taste, checked);
+  return drafts_kept(check, params, checked);
 }
 
 TEST(Verdict, DraftsThatWereDrawnAreKept) {
@@ -41,10 +41,10 @@ TEST(Verdict, TopPKeepsWhatMayBeDrawn) {
   const auto row = [](Token draft) {
     return Row{.best = {10, 11, 12}, .p = {.5f, .3f, .1f}, .draft = draft};
   };
-  const DraftTaste taste{.top_p = .7f};
-  EXPECT_EQ(kept(check, taste, {row(12)}), 0);
-  EXPECT_EQ(kept(check, taste, {row(11)}), 1);
-  EXPECT_EQ(kept(check, taste, {row(10), row(11), row(12)}), 2);
+  const DraftParams params{.top_p = .7f};
+  EXPECT_EQ(kept(check, params, {row(12)}), 0);
+  EXPECT_EQ(kept(check, params, {row(11)}), 1);
+  EXPECT_EQ(kept(check, params, {row(10), row(11), row(12)}), 2);
   EXPECT_EQ(kept(check, {.top_p = 1}, {row(12), row(13)}), 1);
   // A greedy request keeps what it draws.
   EXPECT_EQ(kept(check, {.temperature = 0, .top_p = .7f}, {row(10)}), 0);
@@ -55,13 +55,13 @@ TEST(Verdict, TheWindowKeepsASecondBest) {
   const auto row = [](Token draft) {
     return Row{.best = {1, 2, 3, 4, 5}, .p = {.3f, .25f, .15f, .1f, .05f}, .draft = draft};
   };
-  const DraftTaste taste{.top_p = .99f};
-  EXPECT_EQ(kept(check, taste, {row(1), row(1), row(1)}), 0);  // five tokens do not reach top_p
-  EXPECT_EQ(kept(check, taste, {row(2), row(1), row(1)}), 3);
-  EXPECT_EQ(kept(check, taste, {row(2), row(1), row(1), row(2), row(1)}), 3);
-  EXPECT_EQ(kept(check, taste, {row(2), row(1), row(2)}), 0);
-  EXPECT_EQ(kept(check, taste, {row(2), row(1)}), 0);  // the window is not full
-  EXPECT_EQ(kept(check, taste, {row(3), row(1), row(1)}), 0);
+  const DraftParams params{.top_p = .99f};
+  EXPECT_EQ(kept(check, params, {row(1), row(1), row(1)}), 0);  // five tokens do not reach top_p
+  EXPECT_EQ(kept(check, params, {row(2), row(1), row(1)}), 3);
+  EXPECT_EQ(kept(check, params, {row(2), row(1), row(1), row(2), row(1)}), 3);
+  EXPECT_EQ(kept(check, params, {row(2), row(1), row(2)}), 0);
+  EXPECT_EQ(kept(check, params, {row(2), row(1)}), 0);  // the window is not full
+  EXPECT_EQ(kept(check, params, {row(3), row(1), row(1)}), 0);
 }
 
 TEST(Verdict, RelaxedWhileThinkingOnly) {

@@ -9,7 +9,7 @@ namespace skiff::cpu {
 namespace {
 
 // The tokens that a row may draw, and their weights: probabilities up to a common factor.
-struct Law {
+struct Distribution {
   std::vector<int32_t> ids;
   std::vector<double> weights;
   double total = 0;
@@ -31,31 +31,31 @@ void keep_mass(const Logits& x, float best, const Draw& draw, double enough,
   }
 }
 
-double mass(const Logits& x, float best, const Draw& draw, Law& law) {
-  law.weights.clear();
+double mass(const Logits& x, float best, const Draw& draw, Distribution& dist) {
+  dist.weights.clear();
   double total = 0;
-  for (const int32_t id : law.ids) {
-    law.weights.push_back(std::exp((static_cast<double>(x[id]) - best) / draw.temperature));
-    total += law.weights.back();
+  for (const int32_t id : dist.ids) {
+    dist.weights.push_back(std::exp((static_cast<double>(x[id]) - best) / draw.temperature));
+    total += dist.weights.back();
   }
   return total;
 }
 
 // min_p comes first, then top_k, then top_p as a part of what these leave.
-Law law_of(const Logits& x, float best, const Draw& draw) {
-  Law law;
+Distribution distribution_of(const Logits& x, float best, const Draw& draw) {
+  Distribution dist;
   const double least = least_left(best, draw);
   for (int64_t i = 0; i < x.n; ++i)
-    if (x[i] > kNever && x[i] >= least) law.ids.push_back(static_cast<int32_t>(i));
-  if (draw.top_k > 0 && std::ssize(law.ids) > draw.top_k) {
-    std::nth_element(law.ids.begin(), law.ids.begin() + draw.top_k, law.ids.end(), Better{x});
-    law.ids.resize(static_cast<size_t>(draw.top_k));
+    if (x[i] > kNever && x[i] >= least) dist.ids.push_back(static_cast<int32_t>(i));
+  if (draw.top_k > 0 && std::ssize(dist.ids) > draw.top_k) {
+    std::nth_element(dist.ids.begin(), dist.ids.begin() + draw.top_k, dist.ids.end(), Better{x});
+    dist.ids.resize(static_cast<size_t>(draw.top_k));
   }
-  law.total = mass(x, best, draw, law);
-  if (draw.top_p >= 1) return law;
-  keep_mass(x, best, draw, draw.top_p * law.total, law.ids);
-  law.total = mass(x, best, draw, law);
-  return law;
+  dist.total = mass(x, best, draw, dist);
+  if (draw.top_p >= 1) return dist;
+  keep_mass(x, best, draw, draw.top_p * dist.total, dist.ids);
+  dist.total = mass(x, best, draw, dist);
+  return dist;
 }
 
 // Returns the token that replaces one that is not kept, or -1 where nothing is left to draw from.
@@ -85,17 +85,17 @@ void CpuOps::draw_logprobs(Tensor logits, const SampleBatch& batch) {
     const Logits x = {logits.row<float>(r), logits.cols()};
     const float best = kernels_.max(x.x, x.n);
     const Draw draw = draw_of(batch, r);
-    Law law;
+    Distribution dist;
     if (draw.temperature <= 0 || draw.top_p <= 0 || !std::isfinite(best)) {
       const auto first = best == kNever ? 0 : std::find(x.x, x.x + x.n, best) - x.x;
-      law = {.ids = {static_cast<int32_t>(first)}, .weights = {1}, .total = 1};
+      dist = {.ids = {static_cast<int32_t>(first)}, .weights = {1}, .total = 1};
     } else {
-      law = law_of(x, best, draw);
+      dist = distribution_of(x, best, draw);
     }
     float* out = logits.row<float>(r);
     std::fill_n(out, x.n, kNever);
-    for (size_t i = 0; i < law.ids.size(); ++i)
-      out[law.ids[i]] = static_cast<float>(std::log(law.weights[i] / law.total));
+    for (size_t i = 0; i < dist.ids.size(); ++i)
+      out[dist.ids[i]] = static_cast<float>(std::log(dist.weights[i] / dist.total));
   });
 }
 

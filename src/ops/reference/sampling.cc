@@ -59,12 +59,12 @@ size_t kept(const std::vector<double>& p, const Draw& draw) {
 }
 
 // The tokens that may be drawn, most likely first, and their probabilities up to a common factor.
-struct Law {
+struct Distribution {
   std::vector<int32_t> ids;
   std::vector<double> weights;
 };
 
-Law law_of(const std::vector<float>& x, const Draw& draw) {
+Distribution distribution_of(const std::vector<float>& x, const Draw& draw) {
   const std::vector<int32_t> ids = by_falling_logit(x);
   const float best = x[static_cast<size_t>(ids[0])];
   if (draw.temperature <= 0 || draw.top_p <= 0 || !std::isfinite(best)) return {{ids[0]}, {1}};
@@ -79,14 +79,14 @@ Law law_of(const std::vector<float>& x, const Draw& draw) {
 }
 
 int32_t pick(const std::vector<float>& x, const Draw& draw) {
-  const Law law = law_of(x, draw);
-  const double goal = draw.uniform * std::accumulate(law.weights.begin(), law.weights.end(), 0.0);
+  const Distribution dist = distribution_of(x, draw);
+  const double goal = draw.uniform * std::accumulate(dist.weights.begin(), dist.weights.end(), 0.0);
   double sum = 0;
-  for (size_t i = 0; i < law.weights.size(); ++i) {
-    sum += law.weights[i];
-    if (sum > goal) return law.ids[i];
+  for (size_t i = 0; i < dist.weights.size(); ++i) {
+    sum += dist.weights[i];
+    if (sum > goal) return dist.ids[i];
   }
-  return law.ids.back();
+  return dist.ids.back();
 }
 
 // Returns p of every token: exp of a row of log-probabilities.
@@ -147,12 +147,12 @@ void ReferenceOps::sample(Tensor out_ids, Tensor logits, const SampleBatch& batc
 void ReferenceOps::draw_logprobs(Tensor logits, const SampleBatch& batch) {
   for (int64_t r = 0; r < logits.rows(); ++r) {
     const std::vector<float> x = load_logits(logits, r);
-    const Law law = law_of(x, draw_of(batch, r));
-    const double total = std::accumulate(law.weights.begin(), law.weights.end(), 0.0);
+    const Distribution dist = distribution_of(x, draw_of(batch, r));
+    const double total = std::accumulate(dist.weights.begin(), dist.weights.end(), 0.0);
     float* out = logits.row<float>(r);
     std::fill_n(out, logits.cols(), kMinusInfinity);
-    for (size_t i = 0; i < law.weights.size(); ++i)
-      out[law.ids[i]] = static_cast<float>(std::log(law.weights[i] / total));
+    for (size_t i = 0; i < dist.weights.size(); ++i)
+      out[dist.ids[i]] = static_cast<float>(std::log(dist.weights[i] / total));
   }
 }
 

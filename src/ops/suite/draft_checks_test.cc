@@ -72,13 +72,13 @@ void expect_law(Ops& ops, Workspace& ws, Tensor logits, const std::vector<Params
   ops.draw_logprobs(logits, batch);
   ws.end_op();
   for (size_t r = 0; r < params.size(); ++r) {
-    std::map<int64_t, double> law;
-    for (const Likely& e : want[r]) law[e.id] = std::log(e.p);
+    std::map<int64_t, double> dist;
+    for (const Likely& e : want[r]) dist[e.id] = std::log(e.p);
     for (int64_t i = 0; i < logits.cols(); ++i) {
       const double got = at(logits, static_cast<int64_t>(r), i);
-      const auto found = law.find(i);
+      const auto found = dist.find(i);
       // Rounding to f32, and that of the exponent: (x - best) / temperature.
-      if (found != law.end())
+      if (found != dist.end())
         ASSERT_NEAR(got, found->second, 1e-6 * (1 + std::abs(found->second)))
             << "row " << r << " token " << i;
       else
@@ -130,7 +130,7 @@ TEST_P(OpSuite, DraftsAreKeptByTheRatioOfTheirChances) {
   EXPECT_EQ(check(*ops, ws, target, draft, {9, 9, 9}, {{0, 1, 2, .1999f, 0}})[0], 2);
   EXPECT_EQ(check(*ops, ws, target, draft, {9, 9, 9}, {{0, 1, 2, .2001f, .6249f}})[0], 0);
   EXPECT_EQ(check(*ops, ws, target, draft, {9, 9, 9}, {{0, 1, 2, .2001f, .6251f}})[0], 1);
-  // A token that the target cannot draw is never kept; equal laws keep every token.
+  // A token that the target cannot draw is never kept; equal distributions keep every token.
   EXPECT_EQ(check(*ops, ws, target, draft, {9, 9, 9}, {{2, 0, 0, 0, 0}})[2], 1);
   EXPECT_EQ(check(*ops, ws, target, draft, {9, 9, 9}, {{1, 2, 0, .9999999f, .5f}})[1], 0);
 }
@@ -140,14 +140,14 @@ TEST_P(OpSuite, CheckDraftsMatchesItsDefinition) {
     Workspace ws(static_cast<uint64_t>(vocab));
     constexpr int kRows = 12;
     std::vector<std::vector<double>> p(kRows), q(kRows);
-    for (auto* laws : {&p, &q})
-      for (auto& law : *laws) {
+    for (auto* both : {&p, &q})
+      for (auto& dist : *both) {
         double sum = 0;
         for (int i = 0; i < vocab; ++i) {
-          law.push_back(ws.rng.below(3) == 0 && i > 0 ? 0 : std::exp(ws.rng.normal()));
-          sum += law.back();
+          dist.push_back(ws.rng.below(3) == 0 && i > 0 ? 0 : std::exp(ws.rng.normal()));
+          sum += dist.back();
         }
-        for (double& v : law) v /= sum;
+        for (double& v : dist) v /= sum;
       }
     const Tensor target = logs(ws, p), draft = logs(ws, q);
     std::vector<Check> checks;

@@ -344,7 +344,8 @@ void StreamedProducts::grouped(Tensor out, Tensor x, const Linear& w, const JobL
 }
 
 void StreamedProducts::grouped_gated(Tensor out, Tensor x, const Linear& w, Act act,
-                                     const JobList& jobs, int rows, cudaStream_t stream) const {
+                                     const JobList& jobs, int rows, cudaStream_t stream,
+                                     const std::optional<MetRows>& met) const {
   run({.out = out,
        .x = x,
        .w = w,
@@ -353,22 +354,8 @@ void StreamedProducts::grouped_gated(Tensor out, Tensor x, const Linear& w, Act 
        .jobs = jobs,
        .job_rows = rows,
        .whole = one_order_,
-       .list_follows = true},
-      stream);
-}
-
-void StreamedProducts::grouped_gated(Tensor out, const MetRows& copies, const Linear& w, Act act,
-                                     const JobList& jobs, int rows, cudaStream_t stream) const {
-  run({.out = out,
-       .x = copies.x,
-       .w = w,
-       .gated = true,
-       .act = act,
-       .jobs = jobs,
-       .job_rows = rows,
-       .whole = one_order_,
        .list_follows = true,
-       .met = copies},
+       .met = met},
       stream);
 }
 

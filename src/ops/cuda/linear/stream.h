@@ -67,11 +67,10 @@ class StreamedProducts {
   // copies, or one for each. With JobList::jobs, weights that round x do so in place (meet()).
   void grouped(Tensor out, Tensor x, const Linear& w, const JobList& jobs, int rows_per_job,
                cudaStream_t stream) const;
+  // `met`: x is what meet_copies() has made for w.
   void grouped_gated(Tensor out, Tensor x, const Linear& w, Act act, const JobList& jobs,
-                     int rows_per_job, cudaStream_t stream) const;
-  // grouped_gated() of copies that meet_copies() has made for w.
-  void grouped_gated(Tensor out, const MetRows& copies, const Linear& w, Act act,
-                     const JobList& jobs, int rows_per_job, cudaStream_t stream) const;
+                     int rows_per_job, cudaStream_t stream,
+                     const std::optional<MetRows>& met = {}) const;
 
  private:
   struct Call;

@@ -149,7 +149,7 @@ Combination streamed_experts(Tensor out, Tensor x, const Routing& routing, const
   const JobList jobs = jobs_of(p, routing);
   if (meets_before_copies(streamed.inputs(), x, w.gate_up, copies)) {
     const MetRows met = meet_copies(streamed.inputs(), p, x, w.gate_up, routing, on.stream);
-    streamed.grouped_gated(middle, met, w.gate_up, w.act, jobs, rows, on.stream);
+    streamed.grouped_gated(middle, met.x, w.gate_up, w.act, jobs, rows, on.stream, met);
   } else {
     permute(p, x, routing, on.stream);
     streamed.grouped_gated(middle, p.gathered, w.gate_up, w.act, jobs, rows, on.stream);
