@@ -143,11 +143,6 @@ void check_sharing(const EngineConfig& config, const ModelSpec& spec, const Comp
            "take ngram or suffix");
   if (const auto part = share_experts(spec, 0, replicas); !part)
     fail_load("{}: {}; give fewer replicas", asked, part.error().what);
-  if (device.kind == ComputeDevice::kCuda)
-    spdlog::warn(
-        "{} on cuda: tests of it ran with all replicas on one GPU so far, none on several; should "
-        "the process end with exit code 5, leave --enable-expert-parallel out",
-        asked);
 }
 
 void check_ranks(const EngineConfig& config, const ModelSpec& spec, const ComputeDevice& device) {
