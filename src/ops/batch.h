@@ -7,6 +7,13 @@
 
 namespace skiff {
 
+// Sequences whose last steps checked drafts that the host does not know the verdict of.
+constexpr int kMostMovedBack = 16;  // drafts of a sequence whose verdict the host does not know
+struct MovedBack {
+  Tensor slots;    // [num_seqs] i32: the slot of such a sequence, or -1; empty: there is none
+  Tensor refused;  // [max_slots] i32: how many drafts of a slot's last step were not kept
+};
+
 // There is no prefill flag. A decode is a sequence with one row; a speculative check is one with
 // 1+k rows; a prefill chunk is one with many. A sequence may have no rows at all. Rows from
 // row_start[num_seqs] to num_tokens are padding: they belong to no sequence, store nothing, and
@@ -22,6 +29,10 @@ struct RaggedBatch {
   Tensor out_rows;   // [num_out] i32; rows whose logits are needed
   // The values of row_start and kv_len in host memory, for planning launches.
   std::span<const int32_t> host_row_start, host_kv_len;
+  // The rows of these sequences lie before the positions given here, by the number of refused
+  // drafts: Ops::begin_step() moves `positions` and `kv_len` back by it where Ops computes, which
+  // host_kv_len then may exceed. Such a sequence has few rows, and at least one.
+  MovedBack moved_back;
 };
 
 // An array that the host made for a step: `from`, in page-locked host memory, is copied to `to`
@@ -68,6 +79,28 @@ struct DraftChecks {
   Tensor row, draft_row, token;  // i32
   Tensor keep, instead;          // f32 in [0, 1): independent uniforms, for the verdict and for the
                                  // token that replaces one that is not kept
+};
+
+// The drafts of n sequences that were checked in one draw, of which sequence i has drafts[i]. Its
+// rows of the step begin at row_start[i], and the drafts are the tokens of those behind the first.
+// What the first row has drawn is drawn[i], what the j-th further one has, drawn[draws[i] + j].
+struct DraftVerdicts {
+  Tensor slots, drafts, draws;  // [n] i32; no slot occurs twice
+  Tensor kept;                  // [n] i32: so many are kept; -1: those that equal what was drawn
+  Tensor row_start;             // [n + 1 or more] i32
+  Tensor tokens, drawn;         // [rows] and [drawn rows] i32
+  Tensor moved_slots;           // MovedBack::slots of the step, or empty
+};
+// What follows from them.
+struct DraftsSettled {
+  Tensor last;     // [max_slots] i32: the token behind the drafts of a slot that are kept
+  Tensor refused;  // [max_slots] i32, also read: how many are not
+  Tensor
+      moved;    // [max_slots] i32: that and, of sequences that moved back in this step, by how much
+  Tensor next;  // [rows] i32: the token that follows each row; behind a refused draft any
+  // [n or more] i32: the row of each sequence that the last draft that is kept stands in, or the
+  // first one; behind these zeros, for padding.
+  Tensor ends;
 };
 
 // Sparse changes to logits. Piece i adds the first count[i] entries of page[i] to the logits of

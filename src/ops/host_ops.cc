@@ -40,9 +40,10 @@ double HostOps::seconds_between(uint64_t from, uint64_t to) {
   return std::chrono::duration<double>(at(to) - at(from)).count();
 }
 
-void HostOps::begin_step(const RaggedBatch&, std::span<const Arrival> arrivals) {
+void HostOps::begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) {
   for (const Arrival& arrival : arrivals)
     if (arrival.to) copy(arrival.to, arrival.from);
+  move_back(batch);
 }
 
 void HostOps::load_tokens(Tensor tokens, Tensor last) {

@@ -26,6 +26,8 @@ class HostOps : public Ops {
   void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) override;
   void load_tokens(Tensor tokens, Tensor last) final;
   void store_tokens(Tensor last, Tensor slots, Tensor tokens) final;
+  void settle_drafts(const DraftVerdicts& drafts, const DraftsSettled& out) final;
+  void take_back(Tensor values, Tensor slots, Tensor amounts) final;
   void store_edits(const EditPages& pages, const EditChanges& changes) final;
   void count_tokens(const SeenTokens& seen, Tensor slots, Tensor tokens, Tensor rows) override;
   void gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, const Norm& k,
@@ -33,6 +35,8 @@ class HostOps : public Ops {
   void gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) final;
 
  private:
+  static void move_back(const RaggedBatch& batch);
+
   using Clock = std::chrono::steady_clock;
   std::array<Clock::time_point, 16> stamps_;
   uint64_t num_stamps_ = 0;

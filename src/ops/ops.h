@@ -126,8 +126,8 @@ class Ops {
   virtual Linear prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) = 0;
 
   // Called before a step's operations, outside of replay(): copies the arrays that the host made
-  // for it and plans what all its layers share. `batch` and `arrivals` must live until the step is
-  // done.
+  // for it, moves rows back (RaggedBatch::moved_back) and plans what all its layers share. `batch`
+  // and `arrivals` must live until the step is done.
   virtual void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) = 0;
 
   // tokens[i] = last[-1 - tokens[i]] where tokens[i] < 0; and last[slots[i]] = tokens[i], each slot
@@ -259,6 +259,10 @@ class Ops {
   // renormalised. What comes out is written to ids[row[i]]; where p = q for all tokens up to
   // rounding, so that nothing is left to draw from, a token that is not kept leaves ids as it was.
   virtual void check_drafts(Tensor ids, Tensor target, Tensor draft, const DraftChecks& checks) = 0;
+  // Says which drafts of a step are kept, so that what follows need not wait for the host.
+  virtual void settle_drafts(const DraftVerdicts& drafts, const DraftsSettled& out) = 0;
+  // values[i] -= amounts[slots[i]] where slots[i] >= 0. values i64, others i32.
+  virtual void take_back(Tensor values, Tensor slots, Tensor amounts) = 0;
   // chosen [rows] i32 -> chosen_logprob [rows] f32, chosen_rank [rows] i32 (1 = best; tokens of
   // equal logit share the better rank); top_ids i32 and top_logprobs f32 [rows, N], best first,
   // ties to the lower id; N may be 0 (then the tensors are empty).

@@ -129,6 +129,12 @@ class ForwardOps : public Ops {
   void check_drafts(Tensor ids, Tensor target, Tensor draft, const DraftChecks& checks) override {
     base_.check_drafts(ids, target, draft, checks);
   }
+  void settle_drafts(const DraftVerdicts& drafts, const DraftsSettled& out) override {
+    base_.settle_drafts(drafts, out);
+  }
+  void take_back(Tensor values, Tensor slots, Tensor amounts) override {
+    base_.take_back(values, slots, amounts);
+  }
   void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
                 Tensor logits, Tensor chosen) override {
     base_.logprobs(chosen_logprob, chosen_rank, top_ids, top_logprobs, logits, chosen);

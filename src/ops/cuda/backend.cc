@@ -337,6 +337,12 @@ void CudaOps::begin_step(const RaggedBatch& batch, std::span<const Arrival> arri
   attention_.plan_step(batch, copies_, stream());
   latent_attention_.plan_step(batch, copies_, stream());
   deliver(copies_, stream());
+  if (batch.moved_back.slots.rows() > 0) {
+    moved_.clear();
+    attention_.add_moved(moved_);
+    latent_attention_.add_moved(moved_);
+    move_back(batch, moved_, stream());
+  }
   done();
 }
 
@@ -539,6 +545,16 @@ void CudaOps::draw_logprobs(Tensor logits, const SampleBatch& batch) {
 
 void CudaOps::check_drafts(Tensor ids, Tensor target, Tensor draft, const DraftChecks& checks) {
   cuda::check_drafts(ids, target, draft, checks, stream());
+  done();
+}
+
+void CudaOps::settle_drafts(const DraftVerdicts& drafts, const DraftsSettled& out) {
+  cuda::settle_drafts(drafts, out, stream());
+  done();
+}
+
+void CudaOps::take_back(Tensor values, Tensor slots, Tensor amounts) {
+  cuda::take_back(values, slots, amounts, stream());
   done();
 }
 

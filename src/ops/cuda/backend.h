@@ -97,6 +97,8 @@ class CudaOps final : public Ops {
   void sample(Tensor out_ids, Tensor logits, const SampleBatch& batch) override;
   void draw_logprobs(Tensor logits, const SampleBatch& batch) override;
   void check_drafts(Tensor ids, Tensor target, Tensor draft, const DraftChecks& checks) override;
+  void settle_drafts(const DraftVerdicts& drafts, const DraftsSettled& out) override;
+  void take_back(Tensor values, Tensor slots, Tensor amounts) override;
   void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
                 Tensor logits, Tensor chosen) override;
 
@@ -131,6 +133,7 @@ class CudaOps final : public Ops {
   HeadProducts head_products_;
   ExpandedAttention expanded_attention_;
   std::vector<SmallCopy> copies_;  // the copies of begin_step()
+  std::vector<MovedPlan> moved_;   // the plans of begin_step(), where rows move back
   Buffer sampling_memory_;
   Sampling sampling_;
   std::vector<std::pair<Rope, Buffer>> speeds_;  // rope frequencies, on the device

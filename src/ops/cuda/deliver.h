@@ -10,6 +10,10 @@
 
 namespace skiff::cuda {
 
+// The host may begin so many steps and passes of a drafter before the first of them is complete:
+// what it makes for them in page-locked memory has as many places, used in turns.
+constexpr int kPlansAhead = 8;
+
 // A strided copy of less than 4 GB. Addresses, sizes and pitches are multiples of 4 bytes.
 struct SmallCopy {
   void* to = nullptr;

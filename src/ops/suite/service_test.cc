@@ -188,6 +188,14 @@ class InService final : public Ops {
     ops_->check_drafts(ids, target, draft, checks);
     finish();
   }
+  void settle_drafts(const DraftVerdicts& drafts, const DraftsSettled& out) override {
+    ops_->settle_drafts(drafts, out);
+    finish();
+  }
+  void take_back(Tensor values, Tensor slots, Tensor amounts) override {
+    ops_->take_back(values, slots, amounts);
+    finish();
+  }
   void logprobs(Tensor chosen_logprob, Tensor chosen_rank, Tensor top_ids, Tensor top_logprobs,
                 Tensor logits, Tensor chosen) override {
     run({.in = {logits}, .out = {chosen_logprob, chosen_rank, top_ids, top_logprobs}}, [&] {

@@ -107,7 +107,7 @@ Attention::Bytes Attention::bytes(const Limits& limits) {
   const size_t plans = kMaxShapes * layout.bytes();
   return {.device = parts_bytes(layout, limits.piece) + arrived_bytes(layout, limits.piece) +
                     fold_bytes(limits.piece) + plans,
-          .pinned = 2 * plans};
+          .pinned = kPlansAhead * plans};
 }
 
 Attention::Attention(const Limits& limits, std::byte* device, std::byte* pinned,
@@ -145,8 +145,12 @@ FoldScratch Attention::fold_scratch() const {
 SmallCopy Attention::make(size_t index, const RaggedBatch& batch) {
   Planned& p = planned_[index];
   std::byte* host = pinned_ + (static_cast<size_t>(buffer_) * kMaxShapes + index) * layout_.bytes();
-  const size_t used = make_plan(p.shape, batch.host_row_start, batch.host_kv_len, layout_, host);
-  p.prefill_tiles = reinterpret_cast<const PlanHead*>(host)->prefill_tiles;
+  const int back = batch.moved_back.slots.rows() > 0 ? kMostMovedBack : 0;
+  const size_t used =
+      make_plan(p.shape, batch.host_row_start, batch.host_kv_len, layout_, host, back);
+  const auto& head = *reinterpret_cast<const PlanHead*>(host);
+  p.shares = head.shares;
+  p.prefill_tiles = head.prefill_tiles;
   const auto bytes = static_cast<int64_t>((used + 15) / 16 * 16);
   return {.to = device_plan(index),
           .from = host,
@@ -159,9 +163,25 @@ SmallCopy Attention::make(size_t index, const RaggedBatch& batch) {
 void Attention::plan_step(const RaggedBatch& batch, std::vector<SmallCopy>& copies,
                           cudaStream_t stream) {
   check(cudaEventRecord(ended_[static_cast<size_t>(buffer_)], stream), "recording an event");
-  buffer_ ^= 1;
+  buffer_ = (buffer_ + 1) % kPlansAhead;
   check(cudaEventSynchronize(ended_[static_cast<size_t>(buffer_)]), "waiting for a step");
   for (size_t i = 0; i < planned_.size(); ++i) copies.push_back(make(i, batch));
+}
+
+void Attention::add_moved(std::vector<MovedPlan>& plans) const {
+  const auto word = [](size_t offset) { return static_cast<int>(offset / sizeof(int32_t)); };
+  for (size_t i = 0; i < planned_.size(); ++i) {
+    std::byte* plan = device_plan(i);
+    plans.push_back({.items = reinterpret_cast<int32_t*>(plan + layout_.shares()),
+                     .count = planned_[i].shares,
+                     .words = word(sizeof(DecodeShare)),
+                     .kv_len = word(offsetof(DecodeShare, kv_len)),
+                     .stored = word(offsetof(DecodeShare, stored))});
+    plans.push_back({.items = reinterpret_cast<int32_t*>(plan + layout_.prefill()),
+                     .count = planned_[i].prefill_tiles,
+                     .words = word(sizeof(PrefillTile)),
+                     .kv_len = word(offsetof(PrefillTile, kv_len))});
+  }
 }
 
 void Attention::begin_step(const RaggedBatch& batch, cudaStream_t stream) {

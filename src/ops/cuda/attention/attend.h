@@ -10,6 +10,7 @@
 #include "ops/batch.h"
 #include "ops/cuda/attention/plan.h"
 #include "ops/cuda/deliver.h"
+#include "ops/cuda/drafts/drafts.h"
 
 namespace skiff::cuda {
 
@@ -53,9 +54,11 @@ class Attention {
   Attention& operator=(const Attention&) = delete;
 
   // Plans the step for every kind of layer seen so far; the caller then makes the copies that are
-  // added to `copies`, on that stream (deliver()). The host may be one step ahead of the device:
-  // this waits for the end of the last step but one.
+  // added to `copies`, on that stream (deliver()). The host may be kPlansAhead calls ahead of the
+  // device: this waits for what was launched before as many.
   void plan_step(const RaggedBatch& batch, std::vector<SmallCopy>& copies, cudaStream_t stream);
+  // Adds the plans of this step, as they lie on the device, for rows that move back.
+  void add_moved(std::vector<MovedPlan>& plans) const;
   // plan_step() and its copies.
   void begin_step(const RaggedBatch& batch, cudaStream_t stream);
   // Padding rows of `out` become zeros. `batch` is begin_step's.
@@ -65,7 +68,7 @@ class Attention {
  private:
   struct Planned {
     PlanShape shape;
-    int prefill_tiles = 0;
+    int shares = 0, prefill_tiles = 0;
     bool captured = false;  // a graph reads this plan's memory
   };
   FoldScratch fold_scratch() const;
@@ -80,9 +83,9 @@ class Attention {
   std::byte *parts_, *folds_, *plans_, *pinned_;
   int32_t* arrived_;
   std::vector<Planned> planned_;
-  size_t oldest_ = 0;                   // the plan that makes room next
-  int buffer_ = 0;                      // the half of pinned_ that this step uses
-  std::array<cudaEvent_t, 2> ended_{};  // the steps that read each half
+  size_t oldest_ = 0;                             // the plan that makes room next
+  int buffer_ = 0;                                // the part of pinned_ that this step uses
+  std::array<cudaEvent_t, kPlansAhead> ended_{};  // the steps that read each part
 };
 
 // The generic kernel alone: any mixture of f32 and bf16, any even head_dim up to 256, any page size

@@ -14,10 +14,11 @@ struct Writer {
   PlanHead* head;
   DecodeShare* shares;
   PrefillTile* tiles;
+  int back;
 
   void add_share(int seq, int row, int rows, int kv_len, int stored) {
     SKIFF_CHECK(head->shares < layout.max_shares);
-    const int seen = shape.window > 0 ? std::max(0, kv_len - rows + 1 - shape.window) : 0;
+    const int seen = shape.window > 0 ? std::max(0, kv_len - back - rows + 1 - shape.window) : 0;
     const int first = seen / kTile, count = (kv_len + kTile - 1) / kTile - first;
     const DecodeShare share = {seq, row, rows, kv_len, first, count, head->total, stored};
     shares[head->shares++] = share;
@@ -148,7 +149,8 @@ PlanLayout plan_layout(int blocks, int max_seqs, int max_tokens, bool pieces) {
 }
 
 size_t make_plan(const PlanShape& shape, std::span<const int32_t> row_start,
-                 std::span<const int32_t> kv_len, const PlanLayout& layout, std::byte* memory) {
+                 std::span<const int32_t> kv_len, const PlanLayout& layout, std::byte* memory,
+                 int back) {
   SKIFF_CHECK(row_start.size() == kv_len.size() + 1);
   SKIFF_CHECK(shape.blocks > 0 && shape.blocks <= layout.blocks);
   auto* head = reinterpret_cast<PlanHead*>(memory);
@@ -156,7 +158,7 @@ size_t make_plan(const PlanShape& shape, std::span<const int32_t> row_start,
   head->rows_end = row_start.back();
   auto* tiles = reinterpret_cast<PrefillTile*>(memory + layout.prefill());
   Writer writer = {shape, layout, head, reinterpret_cast<DecodeShare*>(memory + layout.shares()),
-                   tiles};
+                   tiles, back};
   for (size_t s = 0; s < kv_len.size(); ++s) {
     writer.add(static_cast<int>(s), row_start[s], row_start[s + 1] - row_start[s], kv_len[s]);
   }

@@ -117,8 +117,10 @@ struct PlanLayout {
 PlanLayout plan_layout(int blocks, int max_seqs, int max_tokens, bool pieces = false);
 
 // Writes the plan of a step into `memory` (layout.bytes(), aligned to 16). row_start has one entry
-// more than kv_len. Bytes up to the returned size are in use.
+// more than kv_len. Bytes up to the returned size are in use. Contexts may turn out to be shorter
+// by up to `back` positions: then the tiles of windows begin as much earlier.
 size_t make_plan(const PlanShape& shape, std::span<const int32_t> row_start,
-                 std::span<const int32_t> kv_len, const PlanLayout& layout, std::byte* memory);
+                 std::span<const int32_t> kv_len, const PlanLayout& layout, std::byte* memory,
+                 int back = 0);
 
 }  // namespace skiff::cuda

@@ -94,6 +94,7 @@ SmallCopy LatentAttention::make(Planned& p, const RaggedBatch& batch) {
   std::byte* host = p.pinned.data() + static_cast<size_t>(buffer_) * layout_.bytes();
   const size_t used =
       make_latent_plan(p.shape, batch.host_row_start, batch.host_kv_len, layout_, host);
+  p.items = reinterpret_cast<const LatentHead*>(host)->items;
   const auto bytes = static_cast<int64_t>((used + 15) / 16 * 16);
   return {.to = p.device.data(),
           .from = host,
@@ -107,9 +108,19 @@ void LatentAttention::plan_step(const RaggedBatch& batch, std::vector<SmallCopy>
                                 cudaStream_t stream) {
   if (planned_.empty()) return;
   check(cudaEventRecord(ended_[static_cast<size_t>(buffer_)], stream), "recording an event");
-  buffer_ ^= 1;
+  buffer_ = (buffer_ + 1) % kPlansAhead;
   check(cudaEventSynchronize(ended_[static_cast<size_t>(buffer_)]), "waiting for a step");
   for (const auto& planned : planned_) copies.push_back(make(*planned, batch));
+}
+
+void LatentAttention::add_moved(std::vector<MovedPlan>& plans) const {
+  const auto word = [](size_t offset) { return static_cast<int>(offset / sizeof(int32_t)); };
+  for (const auto& planned : planned_)
+    plans.push_back({.items = reinterpret_cast<int32_t*>(planned->device.data() + layout_.items()),
+                     .count = planned->items,
+                     .words = word(sizeof(LatentItem)),
+                     .kv_len = word(offsetof(LatentItem, kv_len)),
+                     .stored = word(offsetof(LatentItem, stored))});
 }
 
 // Returns the plan for that number of heads, which the first call makes.
@@ -124,7 +135,7 @@ LatentAttention::Planned& LatentAttention::planned_for(int heads, bool skips,
   planned_.push_back(
       std::make_unique<Planned>(Planned{.shape = shape,
                                         .device = Buffer(device_, layout_.bytes()),
-                                        .pinned = Buffer::pinned(2 * layout_.bytes())}));
+                                        .pinned = Buffer::pinned(kPlansAhead * layout_.bytes())}));
   if (batch) {
     const SmallCopy plan = make(*planned_.back(), *batch);
     deliver({&plan, 1}, stream);

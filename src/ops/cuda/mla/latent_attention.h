@@ -9,6 +9,7 @@
 #include "arch/spec.h"
 #include "ops/batch.h"
 #include "ops/cuda/deliver.h"
+#include "ops/cuda/drafts/drafts.h"
 #include "ops/cuda/mla/attend_kernels.h"
 #include "tensor/memory.h"
 
@@ -53,6 +54,8 @@ class LatentAttention {
   // added to `copies`, on that stream (deliver()). The host may be one step ahead of the device:
   // this waits for the end of the last step but one.
   void plan_step(const RaggedBatch& batch, std::vector<SmallCopy>& copies, cudaStream_t stream);
+  // Adds the plans of this step, as they lie on the device, for rows that move back.
+  void add_moved(std::vector<MovedPlan>& plans) const;
   // Padding rows of `out` become zeros. `batch` is begin_step's. `skips`: rows of sequences of
   // which expands() is true are left alone (expand_plan.h).
   void attend(const Tensor& out, const Tensor& q_latent, const Tensor& q_rope, const Mla& spec,
@@ -62,7 +65,8 @@ class LatentAttention {
  private:
   struct Planned {
     LatentShape shape;
-    Buffer device, pinned;  // pinned: one half for each of two steps
+    Buffer device, pinned;  // pinned: a part for each of kPlansAhead steps
+    int items = 0;
   };
   Planned& planned_for(int heads, bool skips, const RaggedBatch* batch, cudaStream_t stream);
   SmallCopy make(Planned& p, const RaggedBatch& batch);
@@ -73,8 +77,8 @@ class LatentAttention {
   int blocks_;
   bool hopper_, whole_;
   std::vector<std::unique_ptr<Planned>> planned_;
-  int buffer_ = 0;                      // the half of pinned memory that this step uses
-  std::array<cudaEvent_t, 2> ended_{};  // the steps that read each half
+  int buffer_ = 0;                                // the part of pinned memory that this step uses
+  std::array<cudaEvent_t, kPlansAhead> ended_{};  // the steps that read each part
 };
 
 // The generic kernel alone.
