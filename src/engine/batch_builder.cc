@@ -1,6 +1,9 @@
 #include "engine/batch_builder.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "engine/forced_drafts.h"
 
 namespace skiff::engine {
 namespace {
@@ -11,19 +14,22 @@ size_t upload_bytes(const sched::Limits& limits, int max_pages) {
   const auto rows = static_cast<size_t>(limits.max_rows),
              seqs = static_cast<size_t>(limits.max_seqs),
              outs = static_cast<size_t>(limits.max_logit_rows);
-  const size_t numbers = 2 * rows + 3 * seqs + 1 + outs + seqs * static_cast<size_t>(max_pages);
-  return numbers * sizeof(int32_t) + 16 * kTensorAlign +
+  const size_t numbers = 2 * rows + 7 * seqs + 1 + outs + seqs * static_cast<size_t>(max_pages);
+  return numbers * sizeof(int32_t) + 20 * kTensorAlign +
          sample::Sampler::column_bytes(limits.max_logit_rows);
 }
 
 }  // namespace
 
-BatchBuilder::BatchBuilder(const sched::Limits& limits, int block_size, Captures captures, Ops& ops)
+BatchBuilder::BatchBuilder(const sched::Limits& limits, int block_size, Captures captures, Ops& ops,
+                           const Chaining& chaining)
     : block_size_(block_size),
       max_pages_(pages_for(limits.max_context, block_size)),
       max_rows_(limits.max_rows),
       max_logit_rows_(limits.max_logit_rows),
+      max_seqs_(limits.max_seqs),
       captures_(std::move(captures)),
+      chaining_(chaining),
       upload_(ops, upload_bytes(limits, max_pages_)) {
   const size_t table = static_cast<size_t>(limits.max_seqs) * static_cast<size_t>(max_pages_);
   if (ops.device() != Device{}) pages_ = Buffer(ops.device(), table * sizeof(int32_t));
@@ -55,9 +61,24 @@ std::vector<int> BatchBuilder::recorded_sizes(int rows_per_seq) const {
   return out;
 }
 
+// Returns whether all sequences decode, some with fewer drafts than a recorded step has, and at
+// most a fourth of its rows would be padding.
+bool BatchBuilder::nearly_fills(const StepPlan& plan) const {
+  const int most = 1 + captures_.drafts, seqs = static_cast<int>(plan.spans.size());
+  const int recorded = captured_seqs(seqs, most);
+  const bool decodes = std::ranges::all_of(plan.spans, [most](const Span& span) {
+    return span.sample && span.count == 1 + span.draft && span.count <= most &&
+           span.prompt_logprobs == kNoLogprobs;
+  });
+  return recorded > 0 && decodes && 4 * std::ssize(plan.tokens) >= int64_t{3} * recorded * most;
+}
+
 // The rows of each sequence of the recorded step that the plan may be padded to; 0: of none.
 int BatchBuilder::padded_rows(const StepPlan& plan) const {
-  if (!captures_.ragged) return plan.rows_per_seq();
+  if (!captures_.ragged) {
+    const int rows = plan.rows_per_seq();
+    return rows == 0 && nearly_fills(plan) ? 1 + captures_.drafts : rows;
+  }
   int most = 1;
   for (const Span& span : plan.spans) most = std::max(most, span.count);
   if (most > 1 + captures_.drafts) return 0;
@@ -116,7 +137,7 @@ void BatchBuilder::build(const StepPlan& plan, const sample::Sampler* sampler, S
   frame.clear();
   RaggedBatch& batch = frame.batch;
   RoundPart own = part_of(plan);
-  own.rows_per_seq = padded_rows(plan);
+  if (round.empty()) own.rows_per_seq = padded_rows(plan);
   choose_shape(own, round, frame);
   upload_.begin();
   add_rows(plan, batch);
@@ -125,11 +146,18 @@ void BatchBuilder::build(const StepPlan& plan, const sample::Sampler* sampler, S
   std::ranges::copy(out_rows_, batch.out_rows.as<int32_t>());
   frame.slots = sampled_slots(frame.rows);
   if (sampler) frame.columns = sampler->columns(upload_, frame.rows.drawn);
+  batch.moved_back = moved_back(plan, batch.num_seqs);
+  if (plan.chained) add_verdicts(plan, frame);
   const Arrival numbers = upload_.arrival();
   add_pages(plan, batch);
   for (Tensor* t : {&batch.tokens, &batch.positions, &batch.row_start, &batch.kv_len,
-                    &batch.out_rows, &frame.slots})
-    *t = upload_.there(*t);
+                    &batch.out_rows, &batch.moved_back.slots, &frame.slots, &frame.verdicts.drafts,
+                    &frame.verdicts.draws, &frame.verdicts.kept})
+    if (*t) *t = upload_.there(*t);
+  frame.verdicts.slots = frame.slots;
+  frame.verdicts.row_start = batch.row_start;
+  frame.verdicts.tokens = batch.tokens;
+  frame.verdicts.moved_slots = batch.moved_back.slots;
   if (pages_.size() == 0) return;
   const Tensor table = pages_.view(DType::kI32, {batch.num_seqs, max_pages_});
   frame.arrivals = {numbers, Arrival{table.col_range(0, batch.pages.cols()), batch.pages}};
@@ -150,8 +178,7 @@ void BatchBuilder::add_rows(const StepPlan& plan, RaggedBatch& batch) {
     *row_start++ = row;
     *kv_len++ = span.begin + span.count;
     for (int i = 0; i < span.count; ++i, ++row) {
-      const Token token = plan.tokens[static_cast<size_t>(row)];
-      tokens[row] = token == kOnDevice ? -1 - span.slot : token;
+      tokens[row] = code_of(plan.tokens[static_cast<size_t>(row)], span, i);
       positions[row] = span.begin + i;
     }
     batch.max_rows = std::max(batch.max_rows, span.count);
@@ -163,6 +190,40 @@ void BatchBuilder::add_rows(const StepPlan& plan, RaggedBatch& batch) {
   const int padding = batch.num_seqs - static_cast<int>(plan.spans.size());
   std::fill_n(row_start, padding + 1, row);
   std::fill_n(kv_len, padding, 0);
+}
+
+Token BatchBuilder::code_of(Token token, const Span& span, int row) const {
+  if (token != kOnDevice) return token;
+  const int part = std::max(0, row - (span.count - span.draft) + 1);
+  SKIFF_CHECK(part <= chaining_.drafts, "draft {} is not known", part);
+  return -1 - (part * max_seqs_ + span.slot);
+}
+
+// Padding sequences do not move.
+MovedBack BatchBuilder::moved_back(const StepPlan& plan, int num_seqs) {
+  if (std::ranges::none_of(plan.spans, &Span::after_drafts)) return {};
+  SKIFF_CHECK(chaining_.drafts > 0);
+  const Tensor slots = upload_.take(DType::kI32, {num_seqs});
+  std::fill_n(slots.as<int32_t>(), num_seqs, -1);
+  for (size_t s = 0; s < plan.spans.size(); ++s)
+    if (plan.spans[s].after_drafts) slots.as<int32_t>()[s] = plan.spans[s].slot;
+  return {.slots = slots, .refused = chaining_.refused};
+}
+
+// All spans sample, and their drafts are checked in the first draw.
+void BatchBuilder::add_verdicts(const StepPlan& plan, StepFrame& frame) {
+  const auto n = std::ssize(plan.spans);
+  SKIFF_CHECK(frame.rows.by_depth.empty() && frame.rows.num_sampled == plan.spans.size());
+  DraftVerdicts& out = frame.verdicts;
+  for (Tensor* t : {&out.drafts, &out.draws, &out.kept}) *t = upload_.take(DType::kI32, {n});
+  auto next = static_cast<int32_t>(n);
+  for (int64_t i = 0; i < n; ++i) {
+    const Span& span = plan.spans[static_cast<size_t>(i)];
+    out.drafts.as<int32_t>()[i] = span.draft;
+    out.draws.as<int32_t>()[i] = std::exchange(next, next + span.draft);
+    out.kept.as<int32_t>()[i] =
+        chaining_.forced_rate ? forced_kept(*chaining_.forced_rate, span, plan.step) : -1;
+  }
 }
 
 void BatchBuilder::add_pages(const StepPlan& plan, RaggedBatch& batch) {

@@ -1,5 +1,6 @@
 // engine/batch_builder.h -- a StepPlan as the arrays that kernels read.
 #pragma once
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,8 +13,9 @@
 namespace skiff::engine {
 
 // Steps that are padded to a few shapes so that each can be recorded: steps with one row per
-// sequence, steps with 1 + drafts rows per sequence, and, of one sequence, those with fewer drafts:
-// several sequences hardly have the same number of drafts unless it is the highest.
+// sequence, steps with 1 + drafts rows per sequence, or with fewer of some sequences, and, of one
+// sequence, those with fewer drafts: several sequences hardly have the same number of drafts unless
+// it is the highest.
 struct Captures {
   std::vector<int> sizes;  // numbers of sequences in rising order; may be empty
   int drafts = 0;          // 0: steps with drafts are not recorded
@@ -22,14 +24,23 @@ struct Captures {
   bool ragged = false;
 };
 
+// Steps whose verdicts the host need not know before the next one (StepPlan::chained).
+struct Chaining {
+  int drafts = 0;  // that a slot may have where Ops computes; 0: no such steps
+  Tensor refused;  // MovedBack::refused
+  std::optional<double> forced_rate = {};  // see draft::Settings
+};
+
 // Not thread-safe.
 class BatchBuilder {
  public:
   // Allocates room for the largest step that `limits` allows.
-  BatchBuilder(const sched::Limits& limits, int block_size, Captures captures, Ops& ops);
+  BatchBuilder(const sched::Limits& limits, int block_size, Captures captures, Ops& ops,
+               const Chaining& chaining = {});
   // Returns the bytes that the constructor allocates where `device` computes.
   static size_t memory_bytes(const sched::Limits& limits, int block_size, Device device);
-  // Fills `frame` with the step. A token kOnDevice becomes -1 - slot, for Ops::load_tokens. Draws
+  // Fills `frame` with the step. A token kOnDevice becomes -1 - slot, for Ops::load_tokens, or, of
+  // draft j, -1 - ((1 + j) * max_seqs + slot). Draws
   // are prepared for the slots of `sampler`, which must be open; if it is null, nothing will be
   // drawn. There is host memory for two steps: before the next call, done_with() must name the mark
   // after which this step is done. With the parts of a round, of which this step is one, all
@@ -46,6 +57,7 @@ class BatchBuilder {
   std::vector<int> recorded_sizes(int rows_per_seq) const;
 
  private:
+  bool nearly_fills(const StepPlan& plan) const;
   int padded_rows(const StepPlan& plan) const;
   int recorded_seqs(int rows, int rows_per_seq) const;
   int captured_rows(std::span<const RoundPart> parts) const;
@@ -55,10 +67,14 @@ class BatchBuilder {
   void choose_logit_rows(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame);
   void choose_drafts(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame);
   int want(int row, int count);
+  Token code_of(Token token, const Span& span, int row) const;
+  MovedBack moved_back(const StepPlan& plan, int num_seqs);
+  void add_verdicts(const StepPlan& plan, StepFrame& frame);
   Tensor sampled_slots(const LogitRows& rows);
 
-  int block_size_, max_pages_, max_rows_, max_logit_rows_;
+  int block_size_, max_pages_, max_rows_, max_logit_rows_, max_seqs_;
   Captures captures_;
+  const Chaining chaining_;
   Upload upload_;
   Buffer pages_;  // [max_seqs, max_pages] on the device; empty where the host computes
   std::vector<int32_t> out_rows_;

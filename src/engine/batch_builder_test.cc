@@ -76,5 +76,29 @@ TEST_F(RaggedSteps, SizesLeaveOutWhatHasTooManyRows) {
   EXPECT_THAT(narrow.recorded_sizes(2), ElementsAre(1, 2));
 }
 
+// A few sequences without a draft do not keep a step from being recorded. Every row has logits.
+TEST(Drafts, StepsThatNearlyFillARecordedOneArePaddedToIt) {
+  const std::unique_ptr<Ops> ops = make_reference_ops();
+  BatchBuilder builder({.max_seqs = 4, .max_rows = 12, .max_context = 64, .max_logit_rows = 12},
+                       kBlock, {.sizes = {1, 4}, .drafts = 1}, *ops);
+  StepFrame frame;
+  const auto build = [&](const std::vector<int>& counts) {
+    StepPlan plan = plan_of(counts, 5);
+    for (Span& span : plan.spans) span.draft = span.count - 1;
+    builder.build(plan, nullptr, frame);
+    builder.done_with(ops->mark());
+  };
+  build({2, 1, 2, 2});
+  EXPECT_EQ(frame.key, (ReplayKey{.rows = 8, .rows_per_seq = 2}));
+  EXPECT_EQ(frame.batch.num_seqs, 4);
+  EXPECT_THAT(numbers(frame.batch.row_start), ElementsAre(0, 2, 3, 5, 7));
+  EXPECT_THAT(numbers(frame.batch.kv_len), ElementsAre(7, 6, 7, 7));
+  EXPECT_THAT(numbers(frame.batch.out_rows), ElementsAre(0, 2, 3, 5, 1, 4, 6, 7));
+  build({2, 1, 1, 1});
+  EXPECT_FALSE(frame.key) << "three rows of eight would be padding";
+  build({2, 2, 1});
+  EXPECT_FALSE(frame.key) << "so would they here";
+}
+
 }  // namespace
 }  // namespace skiff::engine

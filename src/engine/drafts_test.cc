@@ -270,8 +270,8 @@ TEST_F(DraftsTest, DrawsArePerDepthAtMost) {
   expect_plain(decoding);
 }
 
-// Steps with the same number of drafts for each sequence are padded and may be recorded; others are
-// not.
+// Steps with the same number of drafts for each sequence, or nearly, are padded and may be
+// recorded; others are not.
 TEST_F(DraftsTest, UniformStepsAreRecorded) {
   Decoding decoding(model_, ops_, {.sizes = {2, 4, 8}, .drafts = 2});
   std::vector<Guess> first;
@@ -291,8 +291,10 @@ TEST_F(DraftsTest, UniformStepsAreRecorded) {
     if (k == 0) want.push_back({.rows = padded, .rows_per_seq = 1});
     EXPECT_EQ(ops_.keys, want) << seqs << " sequences, " << k << " drafts";
   }
-  std::vector<Guess> mixed{guess(decoding, 0, 2, 9), guess(decoding, 1, 1, 9)};
-  decoding.step(mixed);
+  decoding.step({guess(decoding, 0, 2, 9), guess(decoding, 1, 1, 1)});
+  want.push_back({.rows = 6, .rows_per_seq = 3});
+  EXPECT_EQ(ops_.keys, want);
+  decoding.step({guess(decoding, 0, 2, 9), guess(decoding, 1, 0, 9)});
   EXPECT_EQ(ops_.keys, want);
   expect_plain(decoding);
 }

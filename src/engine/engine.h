@@ -28,7 +28,8 @@ class Engine {
 
   // With depth 1 each step is waited for; with depth 2 a step is planned while the one before it
   // computes, at the time that `pacer` names. `pace` says behind which steps tokens are drafted; if
-  // it weighs that, each of these steps is waited for, and the others are as `depth` says. Behind
+  // it weighs that, each of these steps is waited for unless it is chained, and the others are as
+  // `depth` says. Behind
   // those of sequences that request log-probabilities of drafts tokens are always drafted.
   // All must outlive the engine. `sources` has one entry for each BlockSource of the scheduler's
   // cache, in the same order; they answer through the inbox.
@@ -49,6 +50,7 @@ class Engine {
     if (rested) ended_ = begin;
     StepPlan plan = scheduler_.plan();
     plan.drafts = pace_.drafts(plan) || plan.reports_drafts();
+    plan.chained = plan.drafts && depth_ > 1 && scheduler_.chain(plan);
     const bool ran = !plan.empty();
     stalled_ = !ran && flying_.empty() && !scheduler_.idle();
     SKIFF_CHECK(!stalled_ || scheduler_.tiers().awaits_answer(), "the scheduler is stuck");
@@ -115,8 +117,12 @@ class Engine {
     flying_.pop_front();
     ++steps_;
   }
-  // Drafts follow a step's tokens, so a model drafts while no other step is in flight.
-  size_t depth() const { return pace_.weighs() && flying_.back().drafts ? 1 : depth_; }
+  // Drafts follow a step's tokens, so a model drafts while no other step is in flight, unless it
+  // needs no host for that.
+  size_t depth() const {
+    const StepPlan& last = flying_.back();
+    return pace_.weighs() && last.drafts && !last.chained ? 1 : depth_;
+  }
   void gather();
   void take(Command& command);
   void report();

@@ -45,8 +45,10 @@ class FakeRunner : public Runner {
     bool drafts = false;  // propose drafts
     uint64_t seed = 1;
     int host_blocks = 0;
-    double copy_cost = 0;            // time to copy a block, in units of the time to compute one
-    int most_drafts = 3, right = 3;  // with `drafts`: how many at most; how many of four are right
+    double copy_cost = 0;  // time to copy a block, in units of the time to compute one
+    // With `drafts`: how many at most, or exactly limits.chained_drafts, if that is not 0; and how
+    // many of four are right.
+    int most_drafts = 3, right = 3;
   };
   struct Counts {
     long steps = 0, rows = 0, drafted = 0, kept = 0, reopened = 0;
@@ -97,7 +99,7 @@ class FakeRunner : public Runner {
       std::ranges::copy(host_block(copy.host), part(memory_, copy.block).begin());
     for (const OpenSlot& open : plan.opened) {
       counts_.reopened += open.history.size() > static_cast<size_t>(open.prompt_len);
-      slots_.at(static_cast<size_t>(open.slot)) = {open, open.history, 0};
+      slots_.at(static_cast<size_t>(open.slot)) = {.open = open, .history = open.history};
     }
     StepResult result;
     result.step = plan.step;
@@ -128,6 +130,9 @@ class FakeRunner : public Runner {
     OpenSlot open;
     std::vector<Token> history;  // as the sampler would know it
     int rows = 0;                // computed since the slot was opened
+    std::vector<Token> drafts;   // behind its last step
+    int refused = 0;             // drafts of that
+    bool chained = false;        // whether that was chained
   };
 
   void check_limits(const StepPlan& plan) const {
@@ -145,9 +150,39 @@ class FakeRunner : public Runner {
     SKIFF_CHECK(rows == static_cast<int>(plan.tokens.size()));
   }
 
-  void compute(const StepPlan& plan, size_t i, const Token* row, StepResult& result) {
-    const Span& s = plan.spans[i];
+  // Finds out what only the device knows.
+  static void look_up(Span& s, std::span<Token> rows, const Slot& slot) {
+    if (std::exchange(s.after_drafts, false)) {
+      SKIFF_CHECK(slot.chained);
+      s.begin -= slot.refused;
+    }
+    for (size_t j = 0; j < rows.size(); ++j) {
+      if (rows[j] != kOnDevice) continue;
+      const auto known = static_cast<size_t>(s.count - s.draft);
+      SKIFF_CHECK(j < known || slot.chained);
+      rows[j] = j < known ? slot.history.back() : slot.drafts.at(j - known);
+    }
+  }
+
+  // A step may be chained if the drafter has drafted behind the last one of each sequence. It
+  // writes at the positions of further drafts.
+  template <class At>
+  void chain(const StepPlan& plan, const Span& s, Slot& slot, At at) const {
+    const bool drafted = std::ssize(slot.drafts) == options_.limits.chained_drafts;
+    if (plan.chained) {
+      SKIFF_CHECK(drafted && s.sample && s.count == 1 + s.draft &&
+                  s.prompt_logprobs == kNoLogprobs);
+      SKIFF_CHECK(slot.open.params.logprobs == kNoLogprobs);
+      for (int d = 1; d < options_.limits.chained_drafts; ++d) at(s.begin + s.draft + d) = 38;
+    }
+    slot.chained = plan.chained;
+  }
+
+  void compute(const StepPlan& plan, size_t i, const Token* first, StepResult& result) {
+    Span s = plan.spans[i];
     Slot& slot = slots_.at(static_cast<size_t>(s.slot));
+    std::vector<Token> row(first, first + s.count);
+    look_up(s, row, slot);
     const auto pages =
         std::span(plan.pages)
             .subspan(static_cast<size_t>(plan.page_start[i]),
@@ -157,8 +192,8 @@ class FakeRunner : public Runner {
       const int place = block * options_.block_size + p % options_.block_size;
       return memory_.at(static_cast<size_t>(place));
     };
-    for (int j = 0; j < s.count; ++j)
-      at(s.begin + j) = row[j] == kOnDevice ? slot.history.back() : row[j];
+    chain(plan, plan.spans[i], slot, at);
+    for (int j = 0; j < s.count; ++j) at(s.begin + j) = row[static_cast<size_t>(j)];
     counts_.rows += s.count;
     slot.rows += s.count;
 
@@ -186,7 +221,8 @@ class FakeRunner : public Runner {
     }
     counts_.drafted += s.draft;
     counts_.kept += static_cast<long>(gained.size()) - 1;
-    if (options_.drafts) drafts = guess(slot);
+    slot.refused = s.draft + 1 - static_cast<int>(gained.size());
+    if (options_.drafts) slot.drafts = drafts = guess(slot);
   }
 
   static void pool(const Span& s, const Slot& slot, const std::vector<Token>& context, size_t i,
@@ -214,7 +250,8 @@ class FakeRunner : public Runner {
   std::vector<Token> guess(const Slot& slot) {
     std::vector<Token> context = slot.history, out;
     const auto most = static_cast<uint64_t>(options_.most_drafts);
-    for (auto left = rng_() % (most + 1); left > 0; --left) {
+    const int chained = options_.limits.chained_drafts;
+    for (auto left = chained > 0 ? uint64_t(chained) : rng_() % (most + 1); left > 0; --left) {
       const bool right = static_cast<int>(rng_() % 4) < options_.right;
       out.push_back(right ? fake_next(context, slot.open.params.seed) : 39);
       context.push_back(out.back());

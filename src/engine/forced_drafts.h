@@ -8,11 +8,13 @@
 namespace skiff::engine {
 
 // Returns how many drafts of the span are kept where each is kept with the probability `rate`, in
-// [0, 1], if those before it were. The same for the same sequence and position.
-int forced_kept(double rate, const Span& span);
+// [0, 1], if those before it were. The same for the same sequence and step.
+int forced_kept(double rate, const Span& span, uint64_t step);
 
-// Changes the draw of a step so that it keeps these drafts and no others. Sequences whose drafts
-// are checked depth by depth, since their rules look back, are checked as ever.
-void force_verdicts(double rate, const StepPlan& plan, LogitRows& rows);
+// Changes a draw of `rows` that has been made so that it keeps these drafts and no others.
+// Sequences whose drafts are checked depth by depth, since their rules look back, are checked as
+// ever.
+void force_verdicts(double rate, const StepPlan& plan, const LogitRows& rows,
+                    std::vector<sample::DrawRow>& drawn);
 
 }  // namespace skiff::engine

@@ -10,9 +10,10 @@ TEST(ForcedDrafts, AreKeptAtTheirRate) {
     constexpr int kSpans = 20000;
     double first = 0, both = 0;
     for (int i = 0; i < kSpans; ++i) {
-      const Span span{.seq = SeqId(i % 7), .begin = i / 7, .count = 3, .draft = 2, .sample = true};
-      const int kept = forced_kept(rate, span);
-      EXPECT_EQ(kept, forced_kept(rate, span));
+      const Span span{.seq = SeqId(i % 7), .count = 3, .draft = 2, .sample = true};
+      const auto step = static_cast<uint64_t>(i / 7);
+      const int kept = forced_kept(rate, span, step);
+      EXPECT_EQ(kept, forced_kept(rate, span, step));
       first += kept > 0;
       both += kept > 1;
     }
@@ -26,20 +27,19 @@ TEST(ForcedDrafts, AreKeptAtTheirRate) {
 TEST(ForcedDrafts, TheDrawGivesThemWhateverItDraws) {
   StepPlan plan;
   LogitRows rows;
-  for (int begin = 0;; ++begin) {
-    plan.spans = {{.seq = 1, .begin = begin, .count = 3, .draft = 2, .sample = true}};
-    if (forced_kept(0.5, plan.spans[0]) == 1) break;
-  }
+  plan.spans = {{.seq = 1, .count = 3, .draft = 2, .sample = true}};
+  while (forced_kept(0.5, plan.spans[0], plan.step) != 1) ++plan.step;
   rows.drawn = {{.slot = 0},
                 {.slot = 0, .depth = 1, .after = 0, .guess = 11},
                 {.slot = 0, .depth = 2, .after = 1, .guess = 12}};
   rows.drawn_by = {0, 0, 0};
   rows.num_sampled = 1;
-  force_verdicts(0.5, plan, rows);
-  EXPECT_EQ(rows.drawn[0].instead, 11);
-  EXPECT_EQ(rows.drawn[1].instead, sample::kNoToken);
-  EXPECT_EQ(rows.drawn[1].guess, 11);
-  EXPECT_LT(rows.drawn[2].guess, 0) << "no token is equal to it";
+  std::vector<sample::DrawRow> drawn = rows.drawn;
+  force_verdicts(0.5, plan, rows, drawn);
+  EXPECT_EQ(drawn[0].instead, 11);
+  EXPECT_EQ(drawn[1].instead, sample::kNoToken);
+  EXPECT_EQ(drawn[1].guess, 11);
+  EXPECT_LT(drawn[2].guess, 0) << "no token is equal to it";
 }
 
 }  // namespace

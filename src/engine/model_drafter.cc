@@ -49,6 +49,18 @@ size_t draft_probs_bytes(const ModelSpec& spec, const ModelDrafter::Options& opt
   return options.sampled ? byte_size(DType::kF32, rows * spec.vocab) : 0;
 }
 
+// Chained passes are made where ModelDrafter::chains() says that they can be.
+size_t chain_bytes(const ModelSpec& spec, const ModelDrafter::Options& options, int block_size,
+                   const Ops& ops) {
+  if (!spec.joins || !options.vocabulary.empty() || options.sampled) return 0;
+  return ChainedPasses::memory_bytes({.limits = options.limits,
+                                      .act = options.act,
+                                      .tokens = options.tokens,
+                                      .page_size = block_size,
+                                      .captures = {}},
+                                     ops);
+}
+
 // Drafts are drawn apart from the tokens that they guess: a verdict compares both distributions.
 constexpr uint64_t kDraftSeed = 0x64726166745f7365;
 
@@ -93,6 +105,8 @@ ModelDrafter::ModelDrafter(const model::LoadedModel& model, Ops& ops, comm::Mesh
       tokens_(options.tokens),
       max_rows_(pass_limits(options.limits).max_rows),
       max_context_(std::min(options.limits.max_context, model.spec.max_context)),
+      limits_(options.limits),
+      captures_(options.captures),
       arena_(Buffer(ops.device(), arena_bytes(model.spec, options, ops))),
       decoder_(model.spec, model.weights, ops, mesh, options.act),
       builder_(pass_limits(options.limits), kv.front().page_size,
@@ -123,6 +137,7 @@ size_t ModelDrafter::memory_bytes(const ModelSpec& spec, const Options& options,
   return arena_bytes(spec, options, ops) + ops.scratch_bytes(bounds_of(spec, options)) +
          BatchBuilder::memory_bytes(limits, block_size, ops.device()) +
          seqs * (kGreedyBytes + sizeof(Token)) + draft_probs_bytes(spec, options) +
+         chain_bytes(spec, options, block_size, ops) +
          KeptRows::memory_bytes(options.act, spec.hidden, capacity_of(spec, options.limits)) +
          hidden_bytes(
              spec, options.act,
@@ -131,6 +146,7 @@ size_t ModelDrafter::memory_bytes(const ModelSpec& spec, const Options& options,
 
 void ModelDrafter::rehearse(const StepPlan& plan, Tensor hidden) {
   Pass pass{.plan = plan, .of = {}, .rows = {}};
+  pass.plan.chained = false;
   for (Span& span : pass.plan.spans) span.draft = 0;
   if (spec_.joins) pass.rows.assign(plan.tokens.size(), 0);
   const Tensor any = spec_.joins ? carried_.view(act_, {1, spec_.hidden}) : Tensor{};

@@ -8,6 +8,7 @@
 
 #include "comm/communicator.h"
 #include "engine/batch_builder.h"
+#include "engine/chained_passes.h"
 #include "engine/kept_rows.h"
 #include "model/decoder.h"
 #include "model/loader.h"
@@ -70,12 +71,30 @@ class ModelDrafter {
   Tensor draft_probs() const { return draft_probs_; }
   int drafts_per_slot() const { return draft_probs_.rows() > 0 ? tokens_ : 0; }
 
+  int tokens() const { return tokens_; }  // Options::tokens
   static constexpr int kPatience = 8, kLag = 16;
   // Returns how many passes of the drafter have been computed.
   int64_t passes() const { return num_passes_; }
   // Returns by how many rows a pass of the drafter may exceed the steps behind which it drafts: one
   // for each sequence, the token that it has drawn.
   static int more_rows(const sched::Limits& limits) { return limits.max_seqs; }
+
+  // From now on steps may be chained; called once, at start-up. Requires chains(). `slots` must
+  // outlive the drafter, and have as many drafts as Options::tokens.
+  void begin_chain(const SlotTokens& slots);
+  // Returns whether tokens can be drafted without the host: by a module, the most likely ones of
+  // the whole vocabulary, at every position that a step may have.
+  bool chains() const {
+    return spec_.joins && vocabulary_.empty() && draft_probs_.rows() == 0 &&
+           max_context_ == limits_.max_context;
+  }
+  // Drafts behind a chained step whose draw has been started, see ChainedPasses::Step; `hidden` is
+  // draft()'s, of a step that was not kept.
+  void chain(const StepPlan& plan, const StepFrame& frame, const DraftVerdicts& drafts,
+             Tensor hidden, Tensor out);
+  // Reads on in the texts of a chained step, as draft() does, once its tokens are known. Spans
+  // begin where their rows were.
+  void read_chained(const StepPlan& plan, const StepResult& result);
 
   // For start-up, as StepExecutor::tune(): chooses the algorithms of a pass with the spans and
   // pages of `plan`, whose blocks it overwrites. `hidden` has the rows of such a step, for draft();
@@ -176,6 +195,8 @@ class ModelDrafter {
   std::span<const KvLayer> kv_;
   const DType act_;
   const int tokens_, max_rows_, max_context_;
+  const sched::Limits limits_;  // Options::limits
+  const std::vector<int> captures_;
   Arena arena_;
   model::Decoder decoder_;
   BatchBuilder builder_;
@@ -192,6 +213,7 @@ class ModelDrafter {
   int64_t num_passes_ = 0;
   std::optional<uint64_t> pass_;  // the mark behind the last pass, which uses lists_ and frame_
   std::vector<std::optional<Text>> slots_;
+  std::optional<ChainedPasses> chained_;
 };
 
 }  // namespace skiff::engine

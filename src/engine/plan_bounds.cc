@@ -46,6 +46,25 @@ int64_t logit_rows(const Span& span) {
   return rows + (span.pool_logits ? 1 : 0);
 }
 
+// Returns the end of the positions that a span needs pages for: behind a chained step tokens are
+// drafted at further ones.
+int64_t end_of_pages(const StepPlan& plan, const Span& span, const PlanBounds& bounds) {
+  const int further = plan.chained ? bounds.limits.chained_drafts - 1 : 0;
+  return int64_t{span.begin} + span.count + further;
+}
+
+void check_chained(const StepPlan& plan, const PlanBounds& bounds, Checker& checker) {
+  const int most = bounds.limits.chained_drafts;
+  if (plan.chained) checker.need("the number of drafts behind a chained step", most, 1, kAnything);
+  const Token* row = plan.tokens.data();
+  for (const Span& span : plan.spans) {
+    for (int draft = 0; draft < span.draft; ++draft)
+      if (row[span.count - span.draft + draft] == kOnDevice)
+        checker.need("the number of a draft that the host does not know", draft, 0, most);
+    row += span.count;
+  }
+}
+
 void check_span(const StepPlan& plan, size_t index, const PlanBounds& bounds, Checker& checker) {
   const Span& span = plan.spans[index];
   const int64_t end = int64_t{span.begin} + span.count, size = bounds.block_size;
@@ -54,7 +73,8 @@ void check_span(const StepPlan& plan, size_t index, const PlanBounds& bounds, Ch
   checker.need("the end of a span", end, 1, most + 1);
   checker.need("the next token of a span", span.next, -1, token_end(bounds));
   const int64_t pages = plan.page_start[index + 1] - plan.page_start[index];
-  checker.need("the number of pages of a span", pages, (end + size - 1) / size, kAnything);
+  const int64_t last = end_of_pages(plan, span, bounds);
+  checker.need("the number of pages of a span", pages, (last + size - 1) / size, kAnything);
 }
 
 }  // namespace
@@ -70,6 +90,7 @@ Status check_plan(const StepPlan& plan, const PlanBounds& bounds) {
     logits += logit_rows(plan.spans[i]);
   }
   if (checker.status()) check_slots_differ(plan, bounds, checker);
+  if (checker.status()) check_chained(plan, bounds, checker);
   checker.need("the number of rows of logits", logits, 0, int64_t{limits.max_logit_rows} + 1);
   for (const Token token : plan.tokens)
     checker.need("a token", token, kOnDevice, token_end(bounds));

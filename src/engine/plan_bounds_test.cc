@@ -64,6 +64,29 @@ TEST(PlanBounds, EachNumberHasItsRange) {
               HasSubstr("the length of a history is 31"));
 }
 
+// Behind a chained step tokens are drafted at further positions, and drafts of the next one are
+// looked up among those.
+TEST(PlanBounds, ChainedStepsNeedPagesAndADrafter) {
+  const auto refusal = [](int drafts, const std::function<void(StepPlan&)>& change) {
+    PlanBounds bounds = kBounds;
+    bounds.limits.chained_drafts = drafts;
+    StepPlan plan{.spans = {{.slot = 3, .begin = 5, .count = 3, .draft = 2, .sample = true}},
+                  .tokens = {kOnDevice, kOnDevice, kOnDevice},
+                  .pages = {4},
+                  .page_start = {0, 1},
+                  .chained = true};
+    change(plan);
+    const Status status = check_plan(plan, bounds);
+    return status ? "" : status.error().what;
+  };
+  const auto as_it_is = [](StepPlan&) {};
+  EXPECT_THAT(refusal(0, as_it_is), HasSubstr("drafts behind a chained step is 0"));
+  EXPECT_THAT(refusal(1, as_it_is), HasSubstr("the host does not know is 1"));
+  EXPECT_THAT(refusal(2, as_it_is), HasSubstr("the number of pages of a span is 1"));
+  EXPECT_EQ(refusal(2, [](StepPlan& p) { p.pages.push_back(1), p.page_start[1] = 2; }), "");
+  EXPECT_EQ(refusal(2, [](StepPlan& p) { p.chained = false; }), "");
+}
+
 TEST(PlanBounds, RowsAreBounded) {
   EXPECT_THAT(refusal([](StepPlan& p) {
                 p.spans[0].count = 8;

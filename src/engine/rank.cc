@@ -33,6 +33,15 @@ void check_drafter_formats(const DrafterSource& drafter, const Precision& precis
                        ops, drafter.stored, "--speculative-config: quantization");
 }
 
+// Verdicts that compare tokens need no host; drafts that texts give do, and replicas that share
+// experts are planned together.
+bool chains(const Resolved& resolved) {
+  if (!resolved.speculation || resolved.sharers > 1) return false;
+  const DraftRule rule = resolved.speculation->check.rule;
+  return (rule == DraftRule::kTargetMatch || rule == DraftRule::kGreedy) &&
+         !resolved.speculation->then_ngram();
+}
+
 Progress progress_of(const StartLog& log) {
   if (log.progress) return log.progress;
   return make_progress_bar(log.quiet ? "" : "loading weights");
@@ -141,7 +150,8 @@ StepExecutor& Rank::make_executor(model::HostBlocks& host) {
                        .drafts = resolved_.speculation ? resolved_.speculation->tokens : 0},
           .drafter = drafter,
           .forced_rate = resolved_.speculation ? resolved_.speculation->forced_rate : std::nullopt,
-          .check = resolved_.speculation ? resolved_.speculation->check : DraftCheck{}});
+          .check = resolved_.speculation ? resolved_.speculation->check : DraftCheck{},
+          .chains = chains(resolved_)});
 }
 
 }  // namespace skiff::engine

@@ -88,6 +88,7 @@ struct Setup {
   std::vector<const model::LoadedModel*> other_drafters;  // and those of the ranks behind the first
   bool drafter_whole = false;                             // every rank computes all of it
   int draft_tokens = 1;
+  bool chains = false;  // steps with a module may be chained
   DraftCheck check;
   int pauses = 0;  // so many of four runs of steps have no drafts behind them
   // Where the model is a replica that shares experts: all of them run at the same time, and meet
@@ -175,6 +176,7 @@ class PausingRunner : public Runner {
       : runner_(std::move(runner)), pauses_(pauses), rng_(seed) {}
   void bind_thread() override { runner_->bind_thread(); }
   void launch(const StepPlan& plan) override {
+    if (plan.chained) return runner_->launch(plan);
     if (rng_() % 4 == 0) drafts_ = static_cast<int>(rng_() % 4) >= pauses_;
     StepPlan decided = plan;
     decided.drafts = drafts_;
@@ -192,7 +194,7 @@ class PausingRunner : public Runner {
 struct Totals {
   uint64_t preemptions = 0, evictions = 0, cached = 0;
   uint64_t from_host = 0, from_file = 0, written = 0, failed = 0;
-  long kept = 0, drafted = 0, steps = 0;
+  long kept = 0, drafted = 0, steps = 0, chained = 0;
 };
 
 using Texts = std::map<SeqId, Heard>;
@@ -216,7 +218,8 @@ struct RankOfRun {
                   .host = &host,
                   .captures = setup.captures,
                   .drafter = make_drafter(model, mesh, setup),
-                  .check = setup.check}) {}
+                  .check = setup.check,
+                  .chains = setup.chains}) {}
   ModelDrafter* make_drafter(Model& model, comm::Mesh& mesh, const Setup& setup) {
     if (setup.drafter == nullptr) return nullptr;
     const auto rank = static_cast<size_t>(mesh.tp->rank());
@@ -252,6 +255,7 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
                 const Texts* guesses, const store::TempDir& dir, Listener& listener,
                 Totals& totals) {
   const auto ranks = static_cast<int>(model.ranks());
+  setup.chains = setup.check.rule <= DraftRule::kGreedy && (setup.chains || rng() % 3);
   model::HostBlocks host(cached_spec(model.weights.spec, setup.drafter), setup.tiers.host_blocks,
                          setup.block_size, model.kv, {}, ranks);
   auto store = open_store(setup, host, dir);
@@ -261,7 +265,6 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
         std::make_unique<kv::RecordSource>(store->num_records(), /*seed=*/0, store->found()));
   kv::CacheIndex cache(setup.num_blocks, setup.block_size, setup.share, /*seed=*/0, setup.tiers,
                        std::move(sources));
-  sched::Scheduler scheduler(setup.limits, cache);
   std::vector<comm::Mesh> meshes =
       model.group ? model.group->make_meshes() : comm::make_thread_meshes(ranks);
   std::deque<RankOfRun> parts;
@@ -273,6 +276,8 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
     parts.emplace_back(model.rank(static_cast<size_t>(i)), mesh, setup, host.part(i, ranks));
     members.push_back({parts.back().executor, *mesh.tp});
   }
+  setup.limits.chained_drafts = parts[0].executor.chained_drafts();
+  sched::Scheduler scheduler(setup.limits, cache);
   std::unique_ptr<Runner> device;
   if (setup.shared.lockstep)
     device =
@@ -312,6 +317,7 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
   totals.kept += static_cast<long>(scheduler.stats().drafts.kept);
   totals.drafted += static_cast<long>(scheduler.stats().drafts.drafted);
   totals.steps += static_cast<long>(engine.steps());
+  totals.chained += static_cast<long>(scheduler.stats().chained_steps);
 }
 
 inline Setup random_setup(std::mt19937_64& rng) {
@@ -438,9 +444,10 @@ inline Texts texts_alone(Model& model, const std::vector<NewSequence>& requests,
 inline void print(const std::string& dir, const Totals& t, size_t different) {
   std::printf(
       "%s: preemptions %zu, evictions %zu, cached tokens %zu (%zu from host memory, %zu from the "
-      "file), blocks written %zu, failed %zu, drafts kept %ld of %ld, different tokens %zu\n",
+      "file), blocks written %zu, failed %zu, drafts kept %ld of %ld, steps chained %ld of %ld, "
+      "different tokens %zu\n",
       dir.c_str(), t.preemptions, t.evictions, t.cached, t.from_host, t.from_file, t.written,
-      t.failed, t.kept, t.drafted, different);
+      t.failed, t.kept, t.drafted, t.chained, t.steps, different);
 }
 
 }  // namespace skiff::engine

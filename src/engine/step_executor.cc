@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/seconds.h"
+#include "draft/settings.h"
 #include "engine/forced_drafts.h"
 #include "engine/rehearsal.h"
 
@@ -12,12 +13,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-Tensor zeroed_slots(const Buffer& memory, int max_seqs, Ops& ops) {
-  std::vector<Token> zeros(static_cast<size_t>(max_seqs), 0);
-  const Tensor out = memory.view(DType::kI32, {max_seqs});
-  ops.copy(out, host_tensor(zeros.data(), DType::kI32, {max_seqs}));
-  ops.wait(ops.mark());
-  return out;
+// How many tokens are drafted behind a chained step.
+int chained_drafts_of(const StepExecutor::Options& options) {
+  const bool chains = options.chains && options.drafter != nullptr && options.drafter->chains();
+  return chains ? options.drafter->tokens() : 0;
 }
 
 StepBounds bounds_of(const ModelSpec& spec, DType act, const std::vector<WeightFormat>& formats,
@@ -55,9 +54,12 @@ int most_rows(const sched::Limits& limits, int64_t room) {
 }
 
 // Returns a plan of `rows` rows for rehearsal, `length` rows per sequence, the last `drafts` of
-// which are drafts. All sequences use the same blocks, whose contents do not matter.
-StepPlan blank_step(int rows, int length, int block_size, int drafts = 0) {
-  StepPlan plan{.tokens = std::vector<Token>(static_cast<size_t>(rows), 0), .page_start = {0}};
+// which are drafts; behind it `chained` tokens are drafted without the host. All sequences use the
+// same blocks, whose contents do not matter.
+StepPlan blank_step(int rows, int length, int block_size, int drafts = 0, int chained = 0) {
+  StepPlan plan{.tokens = std::vector<Token>(static_cast<size_t>(rows), 0),
+                .page_start = {0},
+                .chained = chained > 0};
   for (int row = 0; row < rows; row += length) {
     const int count = std::min(length, rows - row);
     const auto slot = static_cast<int>(plan.spans.size());
@@ -66,7 +68,8 @@ StepPlan blank_step(int rows, int length, int block_size, int drafts = 0) {
                           .count = count,
                           .draft = drafts,
                           .sample = count == 1 + drafts});
-    for (int page = 0; page * block_size < count; ++page) plan.pages.push_back(page);
+    const int positions = count + std::max(0, chained - 1);
+    for (int page = 0; page * block_size < positions; ++page) plan.pages.push_back(page);
     plan.page_start.push_back(static_cast<int32_t>(plan.pages.size()));
   }
   return plan;
@@ -84,6 +87,7 @@ StepExecutor::StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh
       drafter_(options.drafter),
       forced_rate_(options.forced_rate),
       check_(options.check),
+      chained_drafts_(chained_drafts_of(options)),
       ops_(ops),
       exchange_(*mesh.experts),
       limits_(options.limits),
@@ -91,14 +95,19 @@ StepExecutor::StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh
                     model::Decoder::arena_bytes(model.spec, options.act, limits_.max_rows,
                                                 limits_.max_logit_rows, ops))),
       decoder_(model.spec, model.weights, ops, mesh, options.act),
+      slots_(limits_.max_seqs, chained_drafts_, ops),
       sampler_(sampler_limits(model.spec, limits_), ops,
                {.how = options.check,
                 .draft_probs = drafter_ != nullptr ? drafter_->draft_probs() : Tensor{},
-                .drafts_per_slot = drafter_ != nullptr ? drafter_->drafts_per_slot() : 0}),
+                .drafts_per_slot = drafter_ != nullptr ? drafter_->drafts_per_slot() : 0,
+                .refused = slots_.refused()}),
       pooler_(limits_.max_seqs, ops),
-      builder_(limits_, kv.front().page_size, std::move(options.captures), ops),
-      last_memory_(ops.device(), static_cast<size_t>(limits_.max_seqs) * sizeof(Token)),
-      last_(zeroed_slots(last_memory_, limits_.max_seqs, ops)) {
+      builder_(limits_, kv.front().page_size, std::move(options.captures), ops,
+               {.drafts = chained_drafts_,
+                .refused = slots_.refused(),
+                .forced_rate = options.forced_rate}),
+      refused_(static_cast<size_t>(limits_.max_seqs), 0) {
+  if (chained_drafts_ > 0) drafter_->begin_chain(slots_);
   ops.reserve(bounds_of(model.spec, options.act, options.formats, limits_));
 }
 
@@ -112,7 +121,7 @@ size_t StepExecutor::scratch_bytes(const ModelSpec& spec, DType act,
          (ops.device() == Device{} && !limits.generates
               ? Pooler::memory_bytes(limits.max_rows, spec.hidden, act)
               : 0) +
-         static_cast<size_t>(limits.max_seqs) * sizeof(Token);
+         SlotTokens::bytes(limits.max_seqs, draft::kMaxTokens);
 }
 
 // Calls f(plan) for every step that is recorded.
@@ -121,10 +130,10 @@ void StepExecutor::for_each_captured(F f) const {
   const int page = kv_.front().page_size;
   const Captures& captures = builder_.captures();
   for (const int size : captures.sizes) {
-    f(blank_step(size, 1, page));
+    f(blank_step(size, 1, page, 0, chained_drafts_));
     for (int draft = 1; draft <= captures.drafts; ++draft)
       if (builder_.captured_seqs(size, 1 + draft) == size)
-        f(blank_step(size * (1 + draft), 1 + draft, page, draft));
+        f(blank_step(size * (1 + draft), 1 + draft, page, draft, chained_drafts_));
   }
 }
 
@@ -160,6 +169,7 @@ void StepExecutor::record(int blocks) {
     const int64_t room = room_of(limits_, blocks, page);
     const int most = most_rows(limits_, room);
     rehearse_drafts(blank_step(most, std::min<int64_t>(most, room), page));
+    rehearse_chain(room);
   }
   for (const int rows : {1, limits_.max_seqs}) rehearse_draws(rows);
 }
@@ -180,7 +190,8 @@ void StepExecutor::record(const StepPlan& plan) {
   StepFrame& frame = flights_.front().frame;
   for (int i = 0; i < 2; ++i) {  // the second iteration is recorded
     builder_.build(plan, nullptr, frame);
-    forward(frame);
+    const model::Forward out = forward(frame);
+    if (plan.chained) record_chain(plan, frame, hidden_of(out));
     builder_.done_with(ops_.mark());
   }
 }
@@ -250,11 +261,16 @@ void StepExecutor::copy_blocks(const StepPlan& plan, Flight& flight) {
 
 void StepExecutor::launch(const StepPlan& plan, std::span<const RoundPart> round) {
   SKIFF_CHECK(in_flight_ < flights_.size(), "two steps are in flight already");
-  if (in_flight_ > 0 && !flights_[oldest_].kept) draft(flights_[oldest_]);
+  if (in_flight_ > 0 && !flights_[oldest_].kept && !flights_[oldest_].plan.chained)
+    draft(flights_[oldest_]);
   Flight& flight = flights_[(oldest_ + in_flight_) % flights_.size()];
-  flight = {.frame = std::move(flight.frame), .result = {.step = plan.step}, .start = Clock::now()};
+  flight = {.frame = std::move(flight.frame),
+            .result = {.step = plan.step},
+            .start = Clock::now(),
+            .lists = std::move(flight.lists)};
   flight.frame.clear();
-  if (drafter_ != nullptr) flight.plan = plan;
+  flight.lists.reset();
+  if (drafter_ != nullptr || forced_rate_) flight.plan = plan;
   copy_blocks(plan, flight);
   if (!plan.spans.empty()) compute(plan, round, flight);
   keep(plan, flight);
@@ -276,7 +292,6 @@ void StepExecutor::compute(const StepPlan& plan, std::span<const RoundPart> roun
     if (!slot.pooling) sampler_.open(slot);
   }
   builder_.build(plan, &sampler_, flight.frame, round);
-  if (forced_rate_) force_verdicts(*forced_rate_, plan, flight.frame.rows);
   const model::Forward out = forward(flight.frame);
   const Tensor logits = out.logits;
   flight.hidden = hidden_of(out);
@@ -285,10 +300,12 @@ void StepExecutor::compute(const StepPlan& plan, std::span<const RoundPart> roun
   flight.result.drafts.resize(spans);
   flight.result.logprobs.resize(spans);
   flight.result.prompt_logprobs.resize(spans);
+  learn_guesses(flight);
   report_prompts(plan, logits, flight);
   pooler_.start(plan, flight.frame.batch, out, flight.frame.rows.pools, pooled_of(flight));
   sample(logits, flight);
   check_by_depth(plan, logits, flight);
+  if (plan.chained) chain(plan, flight);
 }
 
 model::Forward StepExecutor::forward_layers(const RaggedBatch& batch) {
@@ -303,7 +320,7 @@ model::Forward StepExecutor::forward(const StepFrame& frame) {
   model::Forward out;
   ops_.replay(frame.key, [&] {
     arena_.reset();
-    ops_.load_tokens(frame.batch.tokens, last_);
+    ops_.load_tokens(frame.batch.tokens, slots_.all());
     out = forward_layers(frame.batch);
   });
   if (!frame.key) return out;
@@ -346,13 +363,18 @@ void StepExecutor::finish_earlier() {
 void StepExecutor::finish_draw(Flight& flight) {
   const LogitRows& rows = flight.frame.rows;
   if (std::exchange(flight.drawn, true) || rows.drawn.empty()) return;
+  finish_guesses(flight);
   sample::SampleOutput out = sampler_.finish(flight.frame.draw);
   for (size_t i = 0; i < rows.drawn.size(); ++i) gain(rows.drawn_by[i], out, i, flight.result);
+  note_refused(flight);
 }
 
-// Keeps what the drafter needs, where it can wait for the step's tokens.
+// Keeps what the drafter needs, where it can wait for the step's tokens. Behind a chained step that
+// is in flight it does not know yet where the rows stand.
 void StepExecutor::keep(const StepPlan& plan, Flight& flight) {
-  flight.kept = drafter_ != nullptr && !plan.spans.empty() && drafter_->can_wait(plan);
+  const bool certain = in_flight_ == 0 || !flights_[oldest_].plan.chained;
+  flight.kept = drafter_ != nullptr && !plan.spans.empty() && !plan.chained && certain &&
+                drafter_->can_wait(plan);
   if (flight.kept) drafter_->keep(plan, flight.hidden);
 }
 
@@ -363,6 +385,7 @@ void StepExecutor::draft(Flight& flight) {
     return;
   ops_.wait(flight.mark);
   finish_draw(flight);
+  if (flight.plan.chained) return read_chained(flight);
   drafter_->draft(flight.plan, flight.kept ? Tensor{} : flight.hidden, flight.result);
 }
 
@@ -384,7 +407,7 @@ void StepExecutor::sample(Tensor logits, Flight& flight) {
   if (frame.rows.drawn.empty()) return;
   if (sampler_.needs_pending(frame.rows.drawn)) finish_earlier();
   frame.draw = sampler_.start(logits, frame.rows.drawn, frame.columns);
-  ops_.store_tokens(last_, frame.slots,
+  ops_.store_tokens(slots_.last(), frame.slots,
                     frame.draw.tokens.row_range(0, static_cast<int64_t>(frame.rows.num_sampled)));
 }
 

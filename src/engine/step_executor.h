@@ -12,6 +12,7 @@
 #include "engine/batch_builder.h"
 #include "engine/model_drafter.h"
 #include "engine/pooler.h"
+#include "engine/slot_tokens.h"
 #include "model/decoder.h"
 #include "model/kv_cache.h"
 #include "model/loader.h"
@@ -33,6 +34,7 @@ class StepExecutor {
     ModelDrafter* drafter = nullptr;         // fills StepResult::drafts
     std::optional<double> forced_rate = {};  // see draft::Settings
     DraftCheck check = {};                   // how drafts are checked
+    bool chains = false;                     // steps may be chained, if the drafter can
   };
   // All must outlive the executor. `kv` has the dtype and block size of the plan's blocks; the
   // model's layers come first, then those of a drafter.
@@ -44,6 +46,9 @@ class StepExecutor {
   // later once.
   void tune(int blocks);
   void record(int blocks);
+  // Returns how many tokens are drafted behind chained steps (StepPlan::chained); 0: there are
+  // none.
+  int chained_drafts() const { return chained_drafts_; }
   // Launches a step. Waits only if the host must know what an earlier step has drawn, or which
   // drafts were kept before others are checked. At most two steps may be in flight. `round`: the
   // parts of all replicas that share experts, this one's among them, where a device computes.
@@ -81,12 +86,17 @@ class StepExecutor {
     StepPlan plan;
     Tensor hidden;      // rows behind the last norm, or taps; valid until the next launch
     bool kept = false;  // the drafter has what it needs of them
+    // Only of steps with tokens that the host does not know, or that are chained:
+    PinnedArena lists;
+    Tensor tokens;  // those of all rows
+    Tensor drafts;  // [tokens, spans]: what was drafted behind the step
   };
 
   void rehearse(const StepPlan& plan);
   void rehearse_long_pass(int rows, int64_t room);
   void rehearse_draws(int rows);
   void rehearse_drafts(StepPlan plan);
+  void rehearse_chain(int64_t room);
   void record(const StepPlan& plan);
   template <class F>
   void for_each_captured(F f) const;
@@ -102,6 +112,12 @@ class StepExecutor {
   void finish_draw(Flight& flight);
   void keep(const StepPlan& plan, Flight& flight);
   void draft(Flight& flight);
+  void chain(const StepPlan& plan, Flight& flight);
+  void record_chain(const StepPlan& plan, StepFrame& frame, Tensor hidden);
+  void learn_guesses(Flight& flight);
+  void finish_guesses(Flight& flight);
+  void note_refused(Flight& flight);
+  void read_chained(Flight& flight);
   static void gain(size_t span, sample::SampleOutput& out, size_t row, StepResult& result);
 
   model::Forward forward_layers(const RaggedBatch& batch);
@@ -111,18 +127,19 @@ class StepExecutor {
   ModelDrafter* drafter_;
   const std::optional<double> forced_rate_;
   const DraftCheck check_;
+  const int chained_drafts_;
   Ops& ops_;
   comm::RowExchange& exchange_;
   const sched::Limits limits_;
   Arena arena_;
   model::Decoder decoder_;
+  SlotTokens slots_;
   sample::Sampler sampler_;
   Pooler pooler_;
   BatchBuilder builder_;
   std::map<ReplayKey, model::Forward> captured_;  // outputs of recorded steps
-  Buffer last_memory_;
-  Tensor last_;             // [max_seqs] i32, where Ops computes: the last tokens of slots
-  PinnedArena depth_rows_;  // indices of rows of logits, for the draw of one depth
+  std::vector<int> refused_;  // by slot: the drafts of its last step that were not kept
+  PinnedArena depth_rows_;    // indices of rows of logits, for the draw of one depth
   std::array<Flight, 2> flights_;
   StepFrame empty_;                              // the frame of the last step without rows
   std::array<PooledStep, 2> pooled_;             // what each of them pools

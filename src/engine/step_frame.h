@@ -39,6 +39,7 @@ struct StepFrame {
   Tensor slots;                 // [num_sampled] i32: the slots whose next tokens are drawn
   sample::DrawColumns columns;  // the sampling parameters of rows.drawn
   sample::PendingDraw draw;     // set once the draw has been started
+  DraftVerdicts verdicts;       // of a chained step, but for `drawn`
 
   // Clears the step but keeps the memory of its lists.
   void clear() {

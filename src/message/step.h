@@ -7,9 +7,10 @@
 namespace skiff {
 
 using BlockId = int32_t;
-// Stands for the token that this slot sampled in the step before. That step must have had no drafts
-// for the slot: otherwise the position of the slot's next row would depend on how many drafts were
-// kept.
+// Stands for the token that this slot sampled last in the step before or, in row j of the drafts of
+// a span, for draft j that was made behind that step; both lie where Ops computes. Drafts require
+// that the step before was chained (StepPlan::chained), and so does a token if that step checked
+// drafts for the slot.
 constexpr Token kOnDevice = -1;
 
 struct Span {
@@ -26,6 +27,9 @@ struct Span {
   bool pool = false;
   bool pool_logits = false;          // with `pool`: the logits of that row are wanted
   int draft_logprobs = kNoLogprobs;  // with `sample`: for the drafts that a model makes behind it
+  // The step before checks drafts for the slot, and the host does not know which of them are kept:
+  // `begin` is where the rows stand if all are, and each that is not moves them back by one.
+  bool after_drafts = false;
   bool operator==(const Span&) const = default;
 };
 
@@ -62,6 +66,11 @@ struct StepPlan {
   std::vector<int32_t> page_start;  // spans.size() + 1 offsets into pages
   std::vector<OpenSlot> opened;
   bool drafts = true;  // tokens that follow are drafted behind this step, if anything drafts
+  // Its drafts are checked, and tokens are drafted behind it, where Ops computes: the next step may
+  // be launched before the host knows either. All spans sample, and have 1 + draft rows; behind the
+  // last of these there are blocks for the positions of further drafts. The drafter has drafted
+  // behind the last step of each sequence.
+  bool chained = false;
   // Returns 1 + k if every sequence has one row and k drafts behind it, all sample, and no prompt
   // log-probabilities are requested; else 0.
   int rows_per_seq() const {

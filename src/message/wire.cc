@@ -163,7 +163,7 @@ void visit_fields(V& v, T& x) {
   using U = std::remove_const_t<T>;
   if constexpr (std::is_same_v<U, Span>) {
     fields(v, x.seq, x.slot, x.begin, x.count, x.draft, x.sample, x.prompt_logprobs, x.next, x.pool,
-           x.pool_logits, x.draft_logprobs);
+           x.pool_logits, x.draft_logprobs, x.after_drafts);
   } else if constexpr (std::is_same_v<U, BlockCopy>) {
     fields(v, x.block, x.host);
   } else if constexpr (std::is_same_v<U, SamplingParams>) {
@@ -184,7 +184,7 @@ void visit_fields(V& v, T& x) {
     fields(v, x.rank, x.top);
   } else if constexpr (std::is_same_v<U, StepPlan>) {
     fields(v, x.step, x.saves, x.loads, x.spans, x.tokens, x.pages, x.page_start, x.opened,
-           x.drafts);
+           x.drafts, x.chained);
   } else if constexpr (std::is_same_v<U, StepResult>) {
     fields(v, x.step, x.seconds, x.copy_seconds, x.tokens, x.drafts, x.logprobs, x.prompt_logprobs,
            x.pooled, x.draft_logprobs);
@@ -196,6 +196,7 @@ void visit_fields(V& v, T& x) {
 bool fits(const Span& s) {
   return s.slot >= 0 && s.begin >= 0 && s.count >= 1 && s.draft >= 0 && s.draft < s.count &&
          (s.sample || s.draft == 0) && !(s.sample && s.pool) && (s.pool || !s.pool_logits) &&
+         (!s.after_drafts || (s.sample && s.count == 1 + s.draft)) &&
          s.count <= std::numeric_limits<int>::max() - s.begin;
 }
 
@@ -217,6 +218,9 @@ std::string_view misfit(const StepPlan& plan) {
            open.written > open.prompt_len;
   };
   if (std::ranges::any_of(plan.opened, bad)) return "an opened slot's prompt is not in its history";
+  const auto decodes = [](const Span& span) { return span.sample && span.count == 1 + span.draft; };
+  if (plan.chained && !(plan.drafts && std::ranges::all_of(plan.spans, decodes)))
+    return "a chained step does more than to decode";
   return {};
 }
 

@@ -14,7 +14,7 @@ namespace skiff {
 // A message: a header of 16 bytes (magic, version, kind, bytes that follow) and a body of little-
 // endian numbers and counted lists. A value has one encoding: a value that was read is written as
 // the same bytes again. Processes of one group run the same build: another version is refused.
-constexpr uint16_t kWireVersion = 5;
+constexpr uint16_t kWireVersion = 6;
 constexpr size_t kWireHeader = 16;
 constexpr size_t kMaxWireBody = size_t{1} << 30;
 

@@ -30,6 +30,9 @@ class RandomSteps {
     }
     plan.opened = list<OpenSlot>([&] { return opened(); });
     plan.drafts = below(2) == 1;
+    plan.chained = plan.drafts && std::ranges::all_of(plan.spans, [](const Span& span) {
+                     return span.sample && span.count == 1 + span.draft;
+                   });
     return plan;
   }
 
@@ -75,7 +78,8 @@ class RandomSteps {
             .next = below(2) ? -1 : number(),
             .pool = !sample && below(2),
             .pool_logits = false,
-            .draft_logprobs = below(2) ? kNoLogprobs : number()};
+            .draft_logprobs = below(2) ? kNoLogprobs : number(),
+            .after_drafts = sample && count == 1 + draft && below(2)};
   }
   OpenSlot opened() {
     OpenSlot open{.slot = number(), .history = tokens(), .stop_tokens = tokens()};
@@ -262,9 +266,11 @@ TEST(Wire, PlansWhosePartsDoNotFitAreRefused) {
   EXPECT_THAT(with(draft, -1), HasSubstr("rows or drafts"));
   EXPECT_THAT(with(sample, 0, 1), HasSubstr("rows or drafts"));
   EXPECT_THAT(with(sample, 2, 1), HasSubstr("neither 0 nor 1"));
-  const size_t pool = sample + 1 + 4 + 4, tokens = pool + 2 + 4;
+  const size_t pool = sample + 1 + 4 + 4, tokens = pool + 2 + 4 + 1;
   EXPECT_THAT(with(pool, 1, 1), HasSubstr("rows or drafts")) << "it samples, too";
   EXPECT_THAT(with(pool + 1, 1, 1), HasSubstr("rows or drafts")) << "logits of no last row";
+  EXPECT_EQ(with(tokens - 5, 1, 1), "") << "behind drafts";
+  EXPECT_THAT(with(tokens - 5, 2, 1), HasSubstr("neither 0 nor 1"));
   const size_t pages = tokens + 4 + 12, start = pages + 4 + 4;
   EXPECT_THAT(with(start + 4, 1), HasSubstr("page_start"));
   EXPECT_THAT(with(start + 8, 2), HasSubstr("page_start"));
@@ -272,13 +278,18 @@ TEST(Wire, PlansWhosePartsDoNotFitAreRefused) {
   EXPECT_THAT(with(start, 1), testing::Not(""));
   Bytes other = bytes;
   // The plan ends with its prompt's length, an empty list of stop tokens, how it is pooled, and
-  // whether tokens are drafted behind it.
-  const size_t rows = other.size() - 1 - 4 - 2, length = rows - 8;
+  // whether tokens are drafted behind it, and without the host.
+  const size_t rows = other.size() - 2 - 4 - 2, length = rows - 8;
   const int32_t longer = 3;
   std::memcpy(other.data() + length, &longer, sizeof longer);
   EXPECT_THAT(refusal(other), HasSubstr("not in its history"));
   EXPECT_EQ(with(rows, Pooling::kMean, 1), "");
   EXPECT_THAT(with(rows, Pooling::kMean + 1, 1), HasSubstr("way of pooling"));
+  EXPECT_EQ(with(other.size() - 1, 1, 1), "");
+  StepPlan prompt = good;
+  prompt.spans[0].draft = 0;
+  prompt.chained = true;
+  EXPECT_DEATH(bytes_of(prompt), "more than to decode");
 }
 
 TEST(WireDeathTest, APlanThatDoesNotFitIsABugOfItsWriter) {

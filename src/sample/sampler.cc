@@ -30,10 +30,10 @@ size_t raw_bytes(int vocab, int max_slots) {
 }  // namespace
 
 // A row has four values of 4 bytes and two of 8, five of 4 where it has penalties, four where the
-// most likely tokens are looked at, and five where a draft that was sampled is checked; each array
-// begins on a cache line.
+// most likely tokens are looked at, five where a draft that was sampled is checked, and one where
+// guesses are pending; each array begins on a cache line.
 size_t Sampler::column_bytes(int max_rows) {
-  return static_cast<size_t>(max_rows) * 88 + 20 * kTensorAlign;
+  return static_cast<size_t>(max_rows) * 92 + 21 * kTensorAlign;
 }
 
 Sampler::Sampler(const Limits& limits, Ops& ops, const Checking& checking)
@@ -186,6 +186,7 @@ PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> draw_rows,
   if (edits) edit(logits, draw_rows, columns.penalties);
   draw.tokens = ids_.view(DType::kI32, {rows});
   draw.host_tokens = turns_[turn_].take(DType::kI32, {rows});
+  if (columns.behind) ops_.take_back(columns.sample.draw, columns.behind, checking_.refused);
   ops_.sample(draw.tokens, logits, columns.sample);
   check_sampled(logits, columns, draw);
   counts_.count(draw.tokens, columns.penalties);
@@ -323,7 +324,18 @@ DrawColumns Sampler::columns(Upload& upload, std::span<const DrawRow> rows) cons
   return {.sample = sample,
           .penalties = penalty_columns(upload, rows),
           .plain = plain_columns(upload, rows, sample),
-          .checks = check_columns(upload, rows)};
+          .checks = check_columns(upload, rows),
+          .behind = behind_column(upload, rows)};
+}
+
+Tensor Sampler::behind_column(Upload& upload, std::span<const DrawRow> rows) const {
+  const auto waits = [this](const DrawRow& row) { return slot(row.slot).guessed > 0; };
+  if (!std::ranges::any_of(rows, waits)) return {};
+  SKIFF_CHECK(checking_.refused, "a slot has guesses in a draw that is pending");
+  const Tensor out = upload.take(DType::kI32, {std::ssize(rows)});
+  for (size_t r = 0; r < rows.size(); ++r)
+    out.as<int32_t>()[r] = waits(rows[r]) ? rows[r].slot : -1;
+  return upload.there(out);
 }
 
 Penalties Sampler::penalty_columns(Upload& upload, std::span<const DrawRow> rows) const {
@@ -360,7 +372,6 @@ SampleBatch Sampler::sample_columns(Upload& upload, std::span<const DrawRow> dra
                     .draw = upload.take(DType::kI64, {rows})};
   for (size_t r = 0; r < draw_rows.size(); ++r) {
     const Slot& s = slot(draw_rows[r].slot);
-    SKIFF_CHECK(s.guessed == 0, "slot {} has guesses in a draw that is pending", draw_rows[r].slot);
     const SamplingParams& params = s.state.params();
     const bool greedy = checking_.how.rule == DraftRule::kGreedy;
     batch.temperature.as<float>()[r] = greedy ? 0 : params.temperature;
@@ -368,7 +379,8 @@ SampleBatch Sampler::sample_columns(Upload& upload, std::span<const DrawRow> dra
     batch.min_p.as<float>()[r] = params.min_p;
     batch.top_k.as<int32_t>()[r] = params.top_k;
     batch.seed.as<int64_t>()[r] = static_cast<int64_t>(params.seed);
-    batch.draw.as<int64_t>()[r] = s.state.output_count() + s.pending + draw_rows[r].depth;
+    batch.draw.as<int64_t>()[r] =
+        s.state.output_count() + s.pending + s.guessed + draw_rows[r].depth;
   }
   for (Tensor* t :
        {&batch.temperature, &batch.top_p, &batch.min_p, &batch.top_k, &batch.seed, &batch.draw})

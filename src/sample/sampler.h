@@ -56,15 +56,20 @@ struct DrawColumns {
   Penalties penalties;  // those of the rows whose slots have some
   SampleBatch plain;    // temperatures alone; where guesses are looked up among the best tokens
   DraftChecks checks;   // drafts that were sampled; with DraftRule::kRejection
+  // [rows] i32: the slot, where it has guesses in a draw that is pending: sample.draw is the number
+  // if all of them are right. Others have -1. Empty if there is none.
+  Tensor behind;
 };
 
 // How guesses are checked. With DraftRule::kRejection, guess d (from 1) of a slot was drawn from
 // row (d - 1) * max_slots + slot of `draft_probs`, f32 [drafts_per_slot * max_slots, vocab] of
-// Ops::draw_logprobs; guesses behind drafts_per_slot were certain.
+// Ops::draw_logprobs; guesses behind drafts_per_slot were certain. `refused` is that of MovedBack:
+// with it a slot may have guesses in a pending draw while the next one begins.
 struct Checking {
   DraftCheck how;
   Tensor draft_probs;
   int drafts_per_slot = 0;
+  Tensor refused = {};
 };
 
 // A draw that has been started.
@@ -120,8 +125,8 @@ class Sampler {
   PendingDraw start(Tensor logits, std::span<const DrawRow> rows);
   // The same in two parts, so that the slots' sampling parameters can be sent before the logits are
   // computed, in an upload of the caller: it begins the upload before columns() and sends it before
-  // start(), which gets the same rows. CHECKs that no slot has guesses in a pending draw, because
-  // the number of its next draw depends on them.
+  // start(), which gets the same rows. The number of a slot's next draw depends on guesses in a
+  // pending one: CHECKs that there are none, or Checking::refused.
   DrawColumns columns(Upload& upload, std::span<const DrawRow> rows) const;
   PendingDraw start(Tensor logits, std::span<const DrawRow> rows, const DrawColumns& columns);
   static size_t column_bytes(int max_rows);  // bytes that columns() takes of the upload
@@ -167,6 +172,7 @@ class Sampler {
   bool looks_at_best(std::span<const DrawRow> rows) const;
   SampleBatch plain_columns(Upload& upload, std::span<const DrawRow> rows,
                             const SampleBatch& sample) const;
+  Tensor behind_column(Upload& upload, std::span<const DrawRow> rows) const;
   DraftChecks check_columns(Upload& upload, std::span<const DrawRow> rows) const;
   void look_up_guesses(Tensor raw, PendingDraw& draw);
   void look_up_best(Tensor logits, const DrawColumns& columns, PendingDraw& draw);

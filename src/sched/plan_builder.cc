@@ -66,16 +66,16 @@ PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, const Wanted& want
 }
 
 int PlanBuilder::drafts_for(const Sequence& s) const {
-  if (s.unknown > 0) return 0;  // drafts follow a token that is not known yet
-  const int most =
-      std::min({static_cast<int>(s.drafts.size()), draft_rows_, s.limit - s.produced() - 1});
+  if (s.unknown > 0 && !s.ahead) return 0;  // drafts follow a token that is not known yet
+  const int there = s.ahead ? limits_.chained_drafts : static_cast<int>(s.drafts.size());
+  const int most = std::min({there, draft_rows_, s.limit - s.produced() - s.unknown - 1});
   return draft_length_.length(s.acceptance, s.planned, most);
 }
 
 // The first draft is a guess of the token that is not known. If it is right, as many drafts will
 // follow it.
 double PlanBuilder::worth_waiting(const Sequence& s) const {
-  if (s.unknown == 0 || s.drafts.empty()) return 0;
+  if (s.unknown == 0 || s.ahead || s.drafts.empty()) return 0;
   const int most = std::min(
       {static_cast<int>(s.drafts.size()), draft_rows_, s.limit - s.produced() - s.unknown - 1});
   const int length = draft_length_.length(s.acceptance, s.planned, most);
@@ -150,10 +150,12 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
        .next = last ? -1 : s.tokens[static_cast<size_t>(end)],
        .pool = pool,
        .pool_logits = pool_logits,
-       .draft_logprobs = sample && s.params.draft_logprobs ? s.params.logprobs : kNoLogprobs});
+       .draft_logprobs = sample && s.params.draft_logprobs ? s.params.logprobs : kNoLogprobs,
+       .after_drafts = s.unsure > 0});
   for (int i = s.planned; i < end - draft; ++i)
     plan_.tokens.push_back(i < s.known() ? s.tokens[static_cast<size_t>(i)] : kOnDevice);
-  plan_.tokens.insert(plan_.tokens.end(), s.drafts.begin(), s.drafts.begin() + draft);
+  for (int i = 0; i < draft; ++i)
+    plan_.tokens.push_back(s.ahead ? kOnDevice : s.drafts[static_cast<size_t>(i)]);
   const auto pages = s.table.blocks.begin();
   plan_.pages.insert(plan_.pages.end(), pages, s.table.blocks.end());
   plan_.page_start.push_back(static_cast<int32_t>(plan_.pages.size()));
@@ -168,6 +170,9 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
   }
   s.planned = end;
   s.unknown += sample;
+  s.ready = s.ahead || (s.in_flight == 0 && std::ssize(s.drafts) == limits_.chained_drafts);
+  s.unsure = 0;
+  s.ahead = false;
   ++s.in_flight;
   s.last_step = plan_.step;
   if (report) s.reported = end;

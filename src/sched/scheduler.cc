@@ -188,8 +188,13 @@ void Scheduler::commit(const StepPlan& plan, const StepResult& result) {
   for (size_t i = 0; i < plan.spans.size(); ++i) {
     Sequence& s = *all_.at(plan.spans[i].seq);
     --s.in_flight;
-    s.unknown -= plan.spans[i].sample;
-    if (s.finish == Finish::kNone) absorb(s, plan.spans[i], result, i);
+    const Span& span = plan.spans[i];
+    s.unknown -= span.sample + (plan.chained ? span.draft : 0);
+    if (s.last_step == plan.step) {
+      s.unsure = 0;
+      s.ahead = false;
+    }
+    if (s.finish == Finish::kNone) absorb(s, span, result, i);
     if (s.finish != Finish::kNone && s.in_flight == 0) release(s);
   }
 }
@@ -198,8 +203,9 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
   const std::vector<Token>& gained = result.tokens[i];
   SKIFF_CHECK(span.sample != gained.empty() && gained.size() <= size_t(span.draft) + 1);
   const int kept = span.sample ? static_cast<int>(gained.size()) - 1 : 0;
-  const int computed = span.begin + span.count - span.draft + kept;
-  if (span.draft > 0) s.planned = computed;  // later steps overwrite rejected drafts
+  const int begin = span.after_drafts ? s.known() - 1 : span.begin;
+  const int computed = begin + span.count - span.draft + kept;
+  s.planned -= span.draft - kept;  // later steps overwrite rejected drafts
 
   learn_from(s, span, gained);
   Event event{.seq = s.id};
@@ -230,6 +236,38 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
   if (i < result.drafts.size()) s.drafts = result.drafts[i];
   s.draft_logprobs.clear();
   if (i < result.draft_logprobs.size()) s.draft_logprobs = result.draft_logprobs[i];
+}
+
+bool Sequence::draws_alone() const {
+  const bool one = std::ranges::all_of(
+      params.bad_words, [](const std::vector<Token>& word) { return word.size() <= 1; });
+  return one && params.repetition == 1 && params.presence == 0 && params.frequency == 0 &&
+         params.logprobs == kNoLogprobs && !params.constraint && produced() >= params.min_tokens;
+}
+
+// What a draw counts or bans, or what is requested of it, must not depend on tokens that only the
+// device knows.
+bool Scheduler::may_chain(const StepPlan& plan, size_t span) const {
+  const Span& s = plan.spans[span];
+  const Sequence& sequence = *all_.at(s.seq);
+  const int pages = plan.page_start[span + 1] - plan.page_start[span];
+  const int end = s.begin + s.count + limits_.chained_drafts - 1;
+  return s.sample && s.count == 1 + s.draft && s.prompt_logprobs == kNoLogprobs && sequence.ready &&
+         sequence.draws_alone() && end <= pages * cache_.block_size();
+}
+
+bool Scheduler::chain(const StepPlan& plan) {
+  if (limits_.chained_drafts == 0 || plan.spans.empty()) return false;
+  for (size_t i = 0; i < plan.spans.size(); ++i)
+    if (!may_chain(plan, i)) return false;
+  for (const Span& span : plan.spans) {
+    Sequence& s = *all_.at(span.seq);
+    s.unknown += span.draft;
+    s.unsure = span.draft;
+    s.ahead = true;
+  }
+  ++counters_.chained_steps;
+  return true;
 }
 
 // A draft stood in the place of a token if all before it were right, whether it was checked or not.

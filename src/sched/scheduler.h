@@ -35,12 +35,16 @@ struct Limits {
   bool chunked_prefill = true;
   Policy policy;
   bool generates = true;  // false: the model has no head to draw with, so every sequence is pooled
+  // How many tokens are drafted for each sequence behind a chained step (StepPlan::chained), at
+  // most kMostMovedBack; 0: no step can be chained.
+  int chained_drafts = 0;
 };
 
 struct SchedulerStats {
   int running = 0, waiting = 0;
   uint64_t prompt_tokens = 0, cached_tokens = 0;  // counted once for each admitted sequence
   uint64_t generation_tokens = 0, preemptions = 0;
+  uint64_t chained_steps = 0;
   DraftStats drafts;
   kv::TierStats tiers;
 };
@@ -57,7 +61,9 @@ struct SchedulerStats {
 //
 // Drafts (StepResult::drafts) are checked as far as that is worth its time (sched/draft_length.h).
 // They follow a known token: where they promise much, a step is planned only once the one in flight
-// is committed, or its sequence sits a step out.
+// is committed, or its sequence sits a step out; unless that step is chained. Behind a chained step
+// a sequence is planned as if all its drafts were kept: where that might exceed its tokens or its
+// blocks, it waits for the verdict.
 //
 // A sequence whose beginning lies in a lower tier of the cache (see kv/tiers.h) starts with a plan
 // that loads it, or with several where sequences that decode would wait for that too long. Where it
@@ -82,6 +88,9 @@ class Scheduler {
   // while a step is in flight or a tier's answer is awaited. May plan past steps still in flight. A
   // plan may have no rows, only blocks to save.
   StepPlan plan();
+  // Called for the last plan, behind which tokens are drafted, before another one is asked for.
+  // Returns whether it may be chained; then StepPlan::chained must be set.
+  bool chain(const StepPlan& plan);
   // Applies the result of a planned step. Steps are committed in the order planned.
   void commit(const StepPlan& plan, const StepResult& result);
   std::vector<Event> take_events();  // events since the last call
@@ -107,6 +116,7 @@ class Scheduler {
   Status check(const NewSequence& sequence) const;
   Status check_kind(const NewSequence& sequence) const;
   bool waits_for_drafts(const PlanBuilder& step) const;
+  bool may_chain(const StepPlan& plan, size_t span) const;
   void continue_loads(PlanBuilder& step);
   bool continue_decodes(PlanBuilder& step);
   bool continue_prefills(PlanBuilder& step, PromptKind kind);

@@ -33,9 +33,14 @@ struct Sequence {
   std::vector<PositionLogprobs> draft_logprobs;  // of the first of them, if requested
   Acceptance acceptance;                         // how often its drafts were accepted
   kv::BlockTable table;
-  int slot = -1;           // -1 while waiting
-  int planned = 0;         // positions that steps planned so far compute
-  int unknown = 0;         // tokens that steps in flight will sample
+  int slot = -1;    // -1 while waiting
+  int planned = 0;  // positions that steps planned so far compute, if all drafts are kept
+  // The most tokens that steps in flight will sample or keep: behind a chained step all its drafts
+  // count, and otherwise none does.
+  int unknown = 0;
+  int unsure = 0;          // drafts that its last step checks, if that is in flight and chained
+  bool ahead = false;      // tokens are drafted behind that step, if so
+  bool ready = false;      // the drafter has drafted behind the step before its last one
   int in_flight = 0;       // steps in flight that name this sequence
   uint64_t last_step = 0;  // the last step that names it
   int reported = 0;        // leading rows whose prompt log-probabilities are planned or reported
@@ -54,6 +59,8 @@ struct Sequence {
   bool wants_rows() const {
     return finish == Finish::kNone && produced() + unknown < limit && left() > 0 && !loads();
   }
+  // Returns whether its draws depend on no earlier token and nothing but the token is requested.
+  bool draws_alone() const;
   // Prompt log-probabilities come from rows [0, prompt_len - 1): row r predicts token r + 1.
   bool owes_report() const {
     return params.prompt_logprobs != kNoLogprobs && reported < prompt_len - 1;

@@ -1,0 +1,48 @@
+// ModelDrafter behind steps that are chained; model_drafter.cc has the rest.
+#include "engine/model_drafter.h"
+
+namespace skiff::engine {
+
+void ModelDrafter::begin_chain(const SlotTokens& slots) {
+  SKIFF_CHECK(chains() && !chained_);
+  chained_.emplace(ChainedPasses::Parts{.ops = ops_,
+                                        .decoder = decoder_,
+                                        .kv = kv_,
+                                        .arena = arena_,
+                                        .joined = joined_.view(act_, {max_rows_, spec_.hidden}),
+                                        .greedy = greedy_},
+                   ChainedPasses::Options{.limits = limits_,
+                                          .act = act_,
+                                          .tokens = tokens_,
+                                          .page_size = kv_.front().page_size,
+                                          .captures = captures_},
+                   slots);
+}
+
+void ModelDrafter::chain(const StepPlan& plan, const StepFrame& frame, const DraftVerdicts& drafts,
+                         Tensor hidden, Tensor out) {
+  if (spec_.join == ModelSpec::kBeside) {
+    const Tensor rows = combined_.view(act_, {frame.batch.num_tokens, spec_.hidden});
+    decoder_.combine(rows, hidden.row_range(0, frame.batch.num_tokens));
+    hidden = rows;
+  }
+  chained_->launch({.plan = plan, .frame = frame, .drafts = drafts, .hidden = hidden, .out = out});
+  num_passes_ += chained_->passes();
+}
+
+// The passes behind the step have taken all its right rows.
+void ModelDrafter::read_chained(const StepPlan& plan, const StepResult& result) {
+  for (size_t i = 0; i < plan.spans.size(); ++i) {
+    const Span& span = plan.spans[i];
+    std::optional<Text>& text = slots_.at(static_cast<size_t>(span.slot));
+    const std::vector<Token>& gained = result.tokens[i];
+    SKIFF_CHECK(text && text->kept.empty() && text->computed == span.begin &&
+                    text->tokens.size() == static_cast<size_t>(span.begin) + 1,
+                "slot {} lags behind a chained step", span.slot);
+    text->tokens.insert(text->tokens.end(), gained.begin(), gained.end());
+    text->computed = text->seen = span.begin + static_cast<int>(gained.size());
+    text->unchecked = 0;
+  }
+}
+
+}  // namespace skiff::engine

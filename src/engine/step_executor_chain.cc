@@ -1,0 +1,96 @@
+// StepExecutor, where the host does not know the verdicts on drafts when the next step is launched;
+// step_executor.cc has the rest.
+#include <algorithm>
+
+#include "engine/forced_drafts.h"
+#include "engine/step_executor.h"
+
+namespace skiff::engine {
+
+// Says which drafts are kept, and drafts again, behind the draw.
+void StepExecutor::chain(const StepPlan& plan, Flight& flight) {
+  DraftVerdicts drafts = flight.frame.verdicts;
+  drafts.drawn = flight.frame.draw.tokens;
+  flight.drafts = flight.lists.take(DType::kI32, {chained_drafts_, std::ssize(plan.spans)});
+  drafter_->chain(plan, flight.frame, drafts, flight.hidden, flight.drafts);
+}
+
+// Nothing was drawn: some tokens stand for what was.
+void StepExecutor::record_chain(const StepPlan& plan, StepFrame& frame, Tensor hidden) {
+  PinnedArena& lists = flights_.front().lists;
+  lists.reset();
+  DraftVerdicts drafts = frame.verdicts;
+  drafts.drawn = slots_.all();
+  drafter_->chain(plan, frame, drafts, hidden,
+                  lists.take(DType::kI32, {chained_drafts_, std::ssize(plan.spans)}));
+  ops_.wait(ops_.mark());
+}
+
+// Runs two chained steps behind each other, since the first use of a kernel takes device memory.
+void StepExecutor::rehearse_chain(int64_t room) {
+  const int k = chained_drafts_, last = 3 + 3 * k;
+  if (k == 0 || room < last || std::min(limits_.max_rows, limits_.max_logit_rows) < 1 + k) return;
+  StepPlan plan{.tokens = {0}, .page_start = {0}};
+  plan.spans = {{.count = 1, .sample = true}};
+  for (int page = 0; page * kv_.front().page_size < last; ++page) plan.pages.push_back(page);
+  plan.page_start.push_back(static_cast<int32_t>(plan.pages.size()));
+  plan.opened = {{.slot = 0, .params = {}, .history = {0}, .prompt_len = 1, .stop_tokens = {}}};
+  const StepResult first = run(plan);
+  plan.opened.clear();
+  plan.chained = true;
+  plan.spans = {{.begin = 1, .count = 1 + k, .draft = k, .sample = true}};
+  plan.tokens = first.tokens.front();
+  plan.tokens.insert(plan.tokens.end(), first.drafts.front().begin(), first.drafts.front().end());
+  launch(plan);
+  plan.spans.front().begin = 2 + k;
+  plan.spans.front().after_drafts = true;
+  plan.tokens.assign(static_cast<size_t>(1 + k), kOnDevice);
+  launch(plan);
+  collect();
+  collect();
+}
+
+// Drafts that the host does not know are read once the step is done.
+void StepExecutor::learn_guesses(Flight& flight) {
+  const std::vector<sample::DrawRow>& drawn = flight.frame.rows.drawn;
+  const auto unknown = [](const sample::DrawRow& row) {
+    return row.depth > 0 && row.guess == kOnDevice;
+  };
+  if (std::ranges::none_of(drawn, unknown)) return;
+  const int rows = flight.frame.batch.host_row_start.back();
+  flight.tokens = flight.lists.take(DType::kI32, {rows});
+  ops_.copy(flight.tokens, flight.frame.batch.tokens.row_range(0, rows));
+}
+
+void StepExecutor::finish_guesses(Flight& flight) {
+  StepFrame& frame = flight.frame;
+  if (flight.tokens) {
+    const std::span<const int32_t> row_start = frame.batch.host_row_start;
+    for (size_t i = frame.rows.num_sampled; i < frame.draw.rows.size(); ++i) {
+      sample::DrawRow& row = frame.draw.rows[i];
+      row.guess = flight.tokens.as<Token>()[row_start[frame.rows.drawn_by[i]] + row.depth];
+    }
+  }
+  if (forced_rate_) force_verdicts(*forced_rate_, flight.plan, frame.rows, frame.draw.rows);
+}
+
+// From here on the spans of the flight begin where their rows were.
+void StepExecutor::note_refused(Flight& flight) {
+  if (chained_drafts_ == 0) return;
+  for (size_t i = 0; i < flight.plan.spans.size(); ++i) {
+    Span& span = flight.plan.spans[i];
+    if (!span.sample) continue;
+    int& refused = refused_[static_cast<size_t>(span.slot)];
+    if (std::exchange(span.after_drafts, false)) span.begin -= refused;
+    refused = span.draft + 1 - static_cast<int>(flight.result.tokens[i].size());
+  }
+}
+
+void StepExecutor::read_chained(Flight& flight) {
+  for (size_t i = 0; i < flight.plan.spans.size(); ++i)
+    for (int64_t depth = 0; depth < chained_drafts_; ++depth)
+      flight.result.drafts[i].push_back(flight.drafts.row<Token>(depth)[static_cast<int64_t>(i)]);
+  drafter_->read_chained(flight.plan, flight.result);
+}
+
+}  // namespace skiff::engine
