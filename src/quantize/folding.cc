@@ -39,8 +39,11 @@ Folding::Folding(const Settings& settings, const LayerMap& map, LayerValues& val
 
 void Folding::fold(const std::vector<size_t>& stage, const Inputs& inputs) {
   const std::string_view name = map_.linears[stage.front()].slot.name;
-  if (name == "qkv") return fold_norm("mixer_norm", stage, inputs);
-  if (name == "out") return fold_values(stage.front(), inputs);
+  if (name == "qkv" || name == "q_kv_latent" || name == "kv_latent")
+    return fold_norm("mixer_norm", stage, inputs);
+  if (name == "q") return fold_norm("q_latent_norm", stage, inputs);
+  if (name == "out" && map_.linear("qkv")) return fold_values(stage.front(), inputs);
+  if (name == "out") return fold_latent_values(stage.front(), inputs);
   if (name == "gate_up" || name == "expert_gate_up") return fold_norm("ffn_norm", stage, inputs);
   for (const size_t down : stage) fold_up(down, inputs);
 }
@@ -134,6 +137,28 @@ void Folding::fold_values(size_t out, const Inputs& inputs) {
     of_values[static_cast<size_t>(problem.classes[c])] = factors[c];
   scale_columns(unit, factors, 0);
   shrink_rows(value, of_values, 0);
+}
+
+// The values of heads are rows of a plain weight, which powers of two divide without rounding.
+void Folding::fold_latent_values(size_t out, const Inputs& inputs) {
+  const size_t unit = map_.linears[out].pieces.at(0).unit;
+  if (settings_.ignored(map_.units[unit].name)) return;
+  FoldProblem problem{
+      .consumers = {}, .input = settings_.format.input, .classes = {}, .powers = true};
+  problem.consumers.push_back(consumer(out, unit, inputs, kTokens));
+  if (problem.consumers[0].inputs.rows == 0) return;
+  const std::vector<float> factors = search(problem);
+  for (size_t i = 0; i < map_.plains.size(); ++i)
+    if (const model::Slot* value = map_.plains[i].stack("value")) {
+      for (int64_t row = 0; row < std::ssize(factors); ++row) {
+        const int64_t head = row / value->out, stored = value->heads->first + row % value->out;
+        float* to = values_.plains[i].data() + (head * value->heads->each + stored) * value->in;
+        for (int64_t c = 0; c < value->in; ++c)
+          to[c] = as_stored(to[c] / factors[static_cast<size_t>(row)], *map_.plains[i].tensor);
+      }
+      folded_.plains[i] = true;
+    }
+  scale_columns(unit, factors, 0);
 }
 
 void Folding::fold_up(size_t down, const Inputs& inputs) {

@@ -27,6 +27,7 @@ class Folding {
  private:
   void fold_norm(std::string_view norm, const std::vector<size_t>& stage, const Inputs& inputs);
   void fold_values(size_t out, const Inputs& inputs);
+  void fold_latent_values(size_t out, const Inputs& inputs);
   void fold_up(size_t down, const Inputs& inputs);
   FoldConsumer consumer(size_t linear, size_t unit, const Inputs& inputs, int64_t tokens) const;
   std::vector<float> search(const FoldProblem& problem);

@@ -295,6 +295,10 @@ void check_data(const ModelFile& file, const Settings& settings, const Data& dat
 void check_model(const ModelFile& file, const Settings& settings) {
   int64_t rounded = 0;
   for (size_t i = 0; i < file.spec().layers.size(); ++i) {
+    if (settings.kv && std::holds_alternative<Mla>(file.spec().layers[i].mixer))
+      fail_load(
+          "--kv-cache-dtype stores scales of keys and values, and latent attention has neither in "
+          "its cache: leave it out");
     const LayerMap map = file.layer(static_cast<int>(i));
     check_layer(settings, map);
     for (const Unit& unit : map.units) rounded += settings.ignored(unit.name) ? 0 : 1;

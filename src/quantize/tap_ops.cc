@@ -86,6 +86,17 @@ void TapOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch
   if (!stopped_) base_.gqa_attend(out, q, spec, batch, kv);
 }
 
+void TapOps::mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec,
+                       const RaggedBatch& batch, const KvLayer& cache) {
+  if (!stopped_) base_.mla_store(q, kv, norm, spec, batch, cache);
+}
+
+void TapOps::latent_attend(Tensor values, Tensor q, const Linear& absorb, const Linear& value,
+                           const Mla& spec, const RaggedBatch& batch, const KvLayer& cache,
+                           Arena& arena) {
+  if (!stopped_) base_.latent_attend(values, q, absorb, value, spec, batch, cache, arena);
+}
+
 void TapOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) {
   if (stopped_) return;
   const Tensor input = seen(w, x);

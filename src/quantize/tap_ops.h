@@ -46,6 +46,11 @@ class TapOps final : public ForwardOps {
                    const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv) override;
   void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                   const KvLayer& kv) override;
+  void mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec, const RaggedBatch& batch,
+                 const KvLayer& cache) override;
+  void latent_attend(Tensor values, Tensor q, const Linear& absorb, const Linear& value,
+                     const Mla& spec, const RaggedBatch& batch, const KvLayer& cache,
+                     Arena& arena) override;
   void gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) override;
   Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) override;
   void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
