@@ -261,7 +261,7 @@ constexpr Flag kQuantizing[] = {
     {"samples", kInt, kQuantize, "128", "Texts to calibrate on, at most.", 0, 1e6},
     {"eval-samples", kInt, kQuantize, "32", "Other texts, on which quality is measured, at most; 0: it is not.", 0, 1e6},
     {"sequence-length", kInt, kQuantize, "512", "Tokens of a text, at most; longer ones are cut in pieces, conversations at their end.", 2, 1 << 20},
-    {"layout", kText, kQuantize, "", "How the tensors are stored: compressed-tensors, gptq or awq. Default: gptq and awq for --to of that name, else compressed-tensors.", 0, 0},
+    {"layout", kText, kQuantize, "", "How the tensors are stored: compressed-tensors, gptq, awq, or paddlenlp (--to a8w8 of Llama and Qwen2, with one static scale for the activations of a layer). Default: gptq and awq for --to of that name, else compressed-tensors.", 0, 0},
     {"group-size", kInt, kQuantize, "128", "4 bits: inputs that share a scale; -1: one scale for each output.", -1, 1 << 18},
     {"symmetric", kChoice, kQuantize, "auto", "4 bits: false stores a zero point beside each scale. auto: false for awq, else true.", 0, 0, "auto|true|false"},
     {"ignore", kText, kQuantize, "", "A layer that stays as it is, or what contains it (model.layers.0), or re: and a regular expression; may be repeated. lm_head, embeddings and routers always stay.", 0, 0, "", "", Standing::kApplied, true},

@@ -141,7 +141,7 @@ class Search {
       return squares(product(x, q, ops_));
     }
     const Matrix exact = product(x, w, ops_);
-    round_input(x.values.data(), x.rows, x.cols, *problem_.input);
+    round_input(x.values.data(), x.rows, x.cols, {*problem_.input});
     Matrix rounded = product(x, q, ops_);
     for (size_t i = 0; i < exact.values.size(); ++i) rounded.values[i] -= exact.values[i];
     return squares(rounded);

@@ -199,6 +199,30 @@ TEST(Job, TheOtherLayoutsServeTheSame) {
   }
 }
 
+// Scales of activations are static here, so the served model rounds what the job rounded: the two
+// differ where sums of other orders put an input on the other side of a tie.
+TEST(Job, PaddleNlpsLayoutServesTheSame) {
+  for (const std::string model : {"llama", "qwen2", "qwen2_tied_bf16"}) {
+    const Place place("paddlenlp_" + model);
+    Request request = request_for("a8w8");
+    request.layout = "paddlenlp";
+    request.kv = DType::kI8;
+    const Report report = quantize(model, request, place.path());
+    const Quality served =
+        served_quality(testing::golden_dir(model), place.dir(), random_data(112, 24, 1));
+    EXPECT_GT(served.kl, 0);
+    EXPECT_NEAR(served.kl, report.quality->kl, 0.05 * report.quality->kl) << model;
+    const Checkpoint checkpoint(place.dir());
+    const std::string base = model == "llama" ? "llama." : "qwen2.";
+    EXPECT_TRUE(checkpoint.find(base + "layers.0.self_attn.q_proj.weight")) << model;
+    const Json cache = read_json_file((place.path() / "cachekv_scales.json").string());
+    EXPECT_EQ(
+        cache.at(base + "layers.0.self_attn.cachev_matmul.activation_quanter").size(),
+        static_cast<size_t>(
+            std::get<Gqa>(ModelFile(testing::golden_dir(model)).spec().layers[0].mixer).heads));
+  }
+}
+
 // Qwen3-Embedding's files; without that of the Pooling module the new folder could not be read.
 TEST(Job, AnEncoderKeepsTheFileOfItsPooling) {
   const Place encoder("encoder"), place("encoder_out");
@@ -363,6 +387,10 @@ TEST(Job, RefusesWithTheNameOfWhatIsWrong) {
   request = request_for("w8a16");
   request.kv = DType::kF8E4M3;
   EXPECT_THAT(run("deepseek_v3", request), HasSubstr("--kv-cache-dtype"));
+  request = request_for("a8w8");
+  request.layout = "paddlenlp";
+  EXPECT_THAT(run("ernie45_moe", request), HasSubstr("this is Ernie4_5_MoeForCausalLM"));
+  EXPECT_THAT(run("llama_linear_bias", request), HasSubstr("no such biases"));
   EXPECT_THAT(run("ernie45_paddle", request_for("fp8")), HasSubstr("Paddle"));
   EXPECT_THAT(refusal([&] { ModelFile(std::string(SKIFF_SOURCE_DIR) + "/tests/quantized/awq"); }),
               HasSubstr("quantized already"));

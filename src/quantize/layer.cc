@@ -73,7 +73,7 @@ struct LayerRunner::Prepared {
 LayerRunner::~LayerRunner() = default;
 
 LayerRunner::LayerRunner(const LayerMap& map, const LayerValues& values, const ModelSpec& spec,
-                         Ops& base, std::vector<std::optional<InputFormat>> inputs)
+                         Ops& base, std::vector<std::optional<RoundedInput>> inputs)
     : map_(map),
       values_(values),
       base_(base),

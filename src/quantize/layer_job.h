@@ -6,6 +6,7 @@ namespace skiff::quantize {
 
 struct LayerOutcome {
   std::vector<std::optional<Rounded>> rounded;  // one for each unit; none: it stays plain
+  std::vector<float> largest;  // for each linear the largest magnitude of its inputs; only kStatic
   Folded folded;
   int64_t few_tokens = 0;         // units that saw too few tokens and were rounded to nearest
   int64_t unfactored = 0;         // units whose moments could not be factored, the same
@@ -39,7 +40,8 @@ class LayerJob {
 };
 
 // How the activations of each linear are rounded once its weights are.
-std::vector<std::optional<InputFormat>> rounded_inputs(const Settings& settings,
-                                                       const LayerMap& map);
+std::vector<std::optional<RoundedInput>> rounded_inputs(const Settings& settings,
+                                                        const LayerMap& map,
+                                                        const LayerOutcome& outcome);
 
 }  // namespace skiff::quantize

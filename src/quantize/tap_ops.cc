@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "quantize/round_input.h"
-
 namespace skiff::quantize {
 namespace {
 
@@ -27,7 +25,9 @@ void TapOps::set_experts(const Linear& stack, std::vector<Linear> experts) {
   experts_[&stack] = std::move(experts);
 }
 
-void TapOps::set_input(const Linear& weight, const InputFormat& input) { inputs_[&weight] = input; }
+void TapOps::set_input(const Linear& weight, const RoundedInput& input) {
+  inputs_[&weight] = input;
+}
 
 void TapOps::begin(Matrix* residual, const Norm* last_norm, const Linear* stop_after, Watch watch,
                    WatchKv watch_kv) {

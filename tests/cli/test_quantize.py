@@ -82,6 +82,8 @@ def test_refusals_name_what_is_wrong(skiff, demo, data, tmp_path):
                       ("w8a16", "--min-expert-tokens", 8)):
         said = skiff.refused("quantize", demo, "--to", to, "--out", tmp_path / "a", *flag)
         assert flag[0] in said and f"--to {to}" in said and "leave it out" in said
+    assert "Ernie4_5_Moe" in skiff.refused("quantize", demo, "--to", "a8w8", "--layout", "paddlenlp",
+                                           "--out", tmp_path / "a")
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"words": 1}\n')
     assert "line 1" in skiff.refused("quantize", demo, "--to", "fp8", "--out", tmp_path / "a",
@@ -93,6 +95,29 @@ def test_refusals_name_what_is_wrong(skiff, demo, data, tmp_path):
     root = demo.parents[1]
     assert "quantized already" in skiff.refused("quantize", root / "tests/quantized/gptq", "--to",
                                                 "fp8", "--out", tmp_path / "a")
+
+
+def test_paddlenlps_tables_lie_beside_the_tensors(skiff, demo, tmp_path):
+    model = demo.parents[1] / "tests/golden/llama"
+    data = tmp_path / "ids.jsonl"
+    data.write_text("".join(json.dumps({"ids": [(i * k) % 112 for i in range(64)]}) + "\n" for k in (5, 7, 11)))
+    out = tmp_path / "out"
+    quantize(skiff, model, out, "a8w8", "--layout", "paddlenlp", "--data", data, "--kv-cache-dtype", "int8")
+    weights, inputs, cache = (json.loads((out / f"{name}_scales.json").read_text())
+                              for name in ("weight", "act", "cachekv"))
+    layer = "llama.layers.0.self_attn"
+    assert len(weights[f"{layer}.k_proj.weight_quanter"]) == 16
+    assert inputs[f"{layer}.k_proj.activation_quanter"] == inputs[f"{layer}.q_proj.activation_quanter"] > 0
+    keys = cache[f"{layer}.cachek_matmul.activation_quanter"]
+    assert len(keys) == 4 and keys[0] == keys[1] != keys[2] == keys[3]  # two heads share one
+    quantization = json.loads((out / "config.json").read_text())["quantization_config"]
+    assert quantization["quant_type"] == "a8w8c8" and quantization["shift"] is False
+    assert "a8w8" in skiff.ok("inspect", out)
+    ask = ["--prompt-token-ids", "5,17,99,3", "--max-tokens", 4, "--kv-cache-dtype", "int8", "--dtype", "float32"]
+    skiff.ok("predict", out, *ask)
+    del weights[f"{layer}.k_proj.weight_quanter"]
+    (out / "weight_scales.json").write_text(json.dumps(weights))
+    assert f"{layer}.k_proj.weight_quanter" in skiff.refused("predict", out, *ask)
 
 
 def stored_weights(folder, quantization):
