@@ -8,6 +8,7 @@
 
 #include "model/golden_cases_testing.h"
 #include "ops/ops.h"
+#include "quantize/shift.h"
 
 namespace skiff::quantize {
 namespace {
@@ -71,6 +72,7 @@ const float* enlarge_latent_values(const LayerMap& map, LayerValues& values) {
 
 struct Case {
   std::string model, to;
+  bool shift = false;
 };
 
 class Foldings : public ::testing::TestWithParam<Case> {};
@@ -80,10 +82,15 @@ class Foldings : public ::testing::TestWithParam<Case> {};
 TEST_P(Foldings, LeaveWhatTheLayerComputes) {
   const Case& c = GetParam();
   const ModelFile file(testing::golden_dir(c.model));
-  const Settings settings = settle({.to = c.to, .layout = "compressed-tensors", .group_size = 16});
+  const Settings settings =
+      settle({.to = c.to, .layout = "compressed-tensors", .group_size = 16, .shift = c.shift});
   const auto ops = make_cpu_ops(2);
   const LayerMap map = file.layer(1);
   LayerValues values = read_layer(map);
+  if (c.shift) {
+    add_shift_biases(map, values);
+    for (float& bias : values.biases[map.linear("qkv")->pieces[2].unit]) bias += 7;
+  }
   const float* enlarged = enlarge_latent_values(map, values);
   const float enlarged_before = enlarged ? *enlarged : 0;
   Stream before = random_stream(file.spec().hidden), after = before;
@@ -92,19 +99,27 @@ TEST_P(Foldings, LeaveWhatTheLayerComputes) {
   const Folded folded = fold_all(settings, map, values, file.spec(), entering, *ops);
   LayerRunner(map, values, file.spec(), *ops).run(after);
   EXPECT_GT(folded.kept, 0);
+  EXPECT_EQ(folded.shifts, c.shift ? 1 : 0);
   const Sizes sizes = compare(before, after);
   EXPECT_LT(sizes.difference, 1e-5 * sizes.whole);
   if (enlarged) {
     EXPECT_LE(std::abs(*enlarged), std::abs(enlarged_before) / 2);
   }
+  if (!c.shift) return;
+  for (const float bias : values.biases[map.linear("qkv")->pieces[2].unit])
+    EXPECT_LT(std::abs(bias), 7) << "an offset of 7 is subtracted";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Foldings,
-                         ::testing::Values(Case{"llama", "a8w8"}, Case{"llama", "awq"},
-                                           Case{"qwen3_moe", "awq"}, Case{"deepseek_v3", "a8w8"},
-                                           Case{"deepseek_v3", "awq"},
-                                           Case{"deepseek_v2_greedy", "a8w8"}),
-                         [](const auto& info) { return info.param.model + "_" + info.param.to; });
+INSTANTIATE_TEST_SUITE_P(
+    All, Foldings,
+    ::testing::Values(Case{"llama", "a8w8"}, Case{"llama", "awq"}, Case{"llama", "a8w8", true},
+                      Case{"llama_linear_bias", "a8w8", true}, Case{"ernie45_bias", "a8w8", true},
+                      Case{"qwen3", "w4a8", true}, Case{"qwen3_moe", "awq"},
+                      Case{"deepseek_v3", "a8w8"}, Case{"deepseek_v3", "awq"},
+                      Case{"deepseek_v2_greedy", "a8w8"}),
+    [](const auto& info) {
+      return info.param.model + "_" + info.param.to + (info.param.shift ? "_shift" : "");
+    });
 
 }  // namespace
 }  // namespace skiff::quantize

@@ -10,6 +10,7 @@
 #include "quantize/folder_writer.h"
 #include "quantize/layer_job.h"
 #include "quantize/readback.h"
+#include "quantize/shift.h"
 
 namespace skiff::quantize {
 namespace {
@@ -131,6 +132,7 @@ class Quantizer {
   void layer(int index) {
     const LayerMap map = file_.layer(index);
     LayerValues values = read_layer(map);
+    if (settings_.shift) add_shift_biases(map, values);
     if (!before_.empty()) LayerRunner(map, values, file_.spec(), ops_).run(before_);
     const LayerOutcome outcome =
         LayerJob(settings_, map, values, file_.spec(), ops_).run(calibration_);
@@ -168,6 +170,8 @@ class Quantizer {
       if (unit.bias)
         put(rewritten(*unit.bias, unit.bias->entry->name, unit.bias->entry->shape,
                       values.biases[i]));
+      else if (!values.biases[i].empty())
+        put(rewritten(*unit.tensor, unit.name + ".bias", {unit.out}, values.biases[i]));
     }
     for (size_t i = 0; i < map.plains.size(); ++i) {
       const StoredTensor& tensor = *map.plains[i].tensor;
@@ -231,6 +235,7 @@ class Quantizer {
     report_.few_tokens += outcome.few_tokens;
     report_.unfactored += outcome.unfactored;
     report_.folds += outcome.folded.kept;
+    report_.shifts += outcome.folded.shifts;
     report_.folds_tried += outcome.folded.tried;
     report_.error += outcome.error;
     report_.nearest += outcome.nearest;
@@ -300,6 +305,7 @@ class Quantizer {
     about_.kv = settings_.kv;
     about_.damping = settings_.compensate ? settings_.gptq.damping : 0;
     about_.version = settings_.version;
+    if (settings_.shift) note_shift_biases(file_.spec(), *parsed);
     (*parsed)["quantization_config"] = OrderedJson(settings_.layout->config(about_));
     writer_.write_text("config.json", parsed->dump(2) + "\n");
   }
@@ -331,6 +337,7 @@ void check_data(const ModelFile& file, const Settings& settings, const Data& dat
 
 void check_model(const ModelFile& file, const Settings& settings) {
   if (settings.layout->check_model) settings.layout->check_model(file.spec());
+  if (settings.shift) check_shift(file.spec());
   int64_t rounded = 0;
   for (size_t i = 0; i < file.spec().layers.size(); ++i) {
     if (settings.kv && std::holds_alternative<Mla>(file.spec().layers[i].mixer))

@@ -223,6 +223,24 @@ TEST(Job, PaddleNlpsLayoutServesTheSame) {
   }
 }
 
+// Llama has no biases of its own; the switch in config.json makes readers look for them.
+TEST(Job, ShiftedValuesAreServed) {
+  for (const std::string model : {"llama", "qwen3", "ernie45_bias"}) {
+    const Place place("shift_" + model);
+    Request request = request_for("a8w8");
+    request.shift = true;
+    const Report report = quantize(model, request, place.path());
+    EXPECT_GT(report.shifts, 0) << model;
+    const Quality served =
+        served_quality(testing::golden_dir(model), place.dir(), random_data(112, 24, 1));
+    EXPECT_LE(served.kl, 1.5 * report.quality->kl) << model;
+    EXPECT_GT(served.kl, 0) << model;
+    const Checkpoint checkpoint(place.dir());
+    for (const char* bias : {"q_proj", "v_proj", "o_proj"})
+      EXPECT_TRUE(checkpoint.find(fmt::format("model.layers.1.self_attn.{}.bias", bias))) << model;
+  }
+}
+
 // Qwen3-Embedding's files; without that of the Pooling module the new folder could not be read.
 TEST(Job, AnEncoderKeepsTheFileOfItsPooling) {
   const Place encoder("encoder"), place("encoder_out");
@@ -387,6 +405,10 @@ TEST(Job, RefusesWithTheNameOfWhatIsWrong) {
   request = request_for("w8a16");
   request.kv = DType::kF8E4M3;
   EXPECT_THAT(run("deepseek_v3", request), HasSubstr("--kv-cache-dtype"));
+  request = request_for("a8w8");
+  request.shift = true;
+  EXPECT_THAT(run("qwen2", request), HasSubstr("--shift: the attention of Qwen2ForCausalLM"));
+  EXPECT_THAT(run("deepseek_v3", request), HasSubstr("--shift: the attention of DeepseekV3"));
   request = request_for("a8w8");
   request.layout = "paddlenlp";
   EXPECT_THAT(run("ernie45_moe", request), HasSubstr("this is Ernie4_5_MoeForCausalLM"));

@@ -171,7 +171,10 @@ TEST(Settings, RefuseWhatDoesNotGoTogether) {
             std::string::npos);
   EXPECT_NE(message({.to = "gptq", .kv = DType::kI8}).find("KV cache"), std::string::npos);
   EXPECT_NE(message({.to = "gptq", .ignore = {"re:("}}).find("--ignore"), std::string::npos);
+  EXPECT_NE(message({.to = "awq", .shift = true}).find("--shift"), std::string::npos);
   const std::string paddle = "paddlenlp";
+  EXPECT_NE(message({.to = "a8w8", .layout = paddle, .shift = true}).find("--shift"),
+            std::string::npos);
   EXPECT_NE(message({.to = "w8a16", .layout = paddle}).find("rounded activations"),
             std::string::npos);
   EXPECT_NE(message({.to = "w4a8", .layout = paddle}).find("8-bit integers"), std::string::npos);

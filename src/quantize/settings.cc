@@ -92,13 +92,18 @@ void check_four_bits(const Settings& settings, std::string_view layout) {
 void check_static_ints(const Settings& settings, const Request& request, std::string_view layout) {
   const WeightFormat& format = settings.target->format;
   if (format.dtype != DType::kI8 || !format.input)
-    fail_load("--layout {} holds 8-bit integers with rounded activations; --to {} needs another",
-              layout, settings.target->name);
+    fail_load(
+        "--layout {} holds 8-bit integers with rounded activations: use --to a8w8, or for --to {} "
+        "another layout",
+        layout, settings.target->name);
   if (settings.kv && settings.kv != DType::kI8)
     fail_load(
         "--layout {} has a place for scales of an int8 KV cache alone: use --kv-cache-dtype "
         "int8",
         layout);
+  if (settings.shift)
+    fail_load("--layout {} has no place for the biases that --shift needs: use --layout {}", layout,
+              kPacked);
   if (!request.ignore.empty())
     fail_load(
         "--layout {} has no place for layers that stay plain: leave out --ignore, or use "
@@ -139,6 +144,7 @@ Settings settle(const Request& request) {
                     .ignore = {},
                     .clip = request.clip,
                     .compensate = request.compensate.value_or(target->method == Method::kGptq),
+                    .shift = request.shift,
                     .gptq = request.gptq,
                     .min_tokens = request.min_tokens,
                     .kv = request.kv,
@@ -148,6 +154,13 @@ Settings settle(const Request& request) {
     fail_load("--layout {}: there is no such layout; choose from {}", layout,
               name_list(names_of(layouts())));
   check_layout(settings, request);
+  if (settings.shift && target->method != Method::kSmooth)
+    fail_load("--shift is for rounded activations that are smoothed: use --to a8w8 or w4a8");
+  if (settings.compensate && !target->calibrated())
+    fail_load(
+        "--rounding gptq needs calibration, which --to {} has not; use --to gptq, awq, a8w8 or "
+        "w4a8",
+        target->name);
   settings.format.scale = settings.layout->scale;
   if (settings.layout->holds == Layout::kStaticInts)
     settings.format.input->scales = InputFormat::kStatic;

@@ -82,6 +82,8 @@ def test_refusals_name_what_is_wrong(skiff, demo, data, tmp_path):
                       ("w8a16", "--min-expert-tokens", 8)):
         said = skiff.refused("quantize", demo, "--to", to, "--out", tmp_path / "a", *flag)
         assert flag[0] in said and f"--to {to}" in said and "leave it out" in said
+    assert "--shift" in skiff.refused("quantize", demo, "--to", "a8w8", "--shift", "--out", tmp_path / "a")
+    assert "a8w8" in skiff.refused("quantize", demo, "--to", "gptq", "--shift", "--out", tmp_path / "a")
     assert "Ernie4_5_Moe" in skiff.refused("quantize", demo, "--to", "a8w8", "--layout", "paddlenlp",
                                            "--out", tmp_path / "a")
     bad = tmp_path / "bad.jsonl"
@@ -160,7 +162,7 @@ def round_inputs(torch, model):
 @pytest.mark.parametrize("to,flags,most", [
     ("w4a16", ["--group-size", -1], 1e-3), ("w4a16", ["--group-size", 16, "--symmetric", "false"], 1e-3),
     ("gptq", ["--group-size", 32], 1e-3), ("awq", ["--group-size", 32], 1e-3), ("w8a16", [], 1e-3),
-    ("a8w8", [], 0.1), ("w4a8", ["--group-size", -1], 0.1), ("fp8", [], 0.1)])
+    ("a8w8", [], 0.1), ("a8w8", ["--shift"], 0.1), ("w4a8", ["--group-size", -1], 0.1), ("fp8", [], 0.1)])
 def test_transformers_computes_the_same(skiff, demo, tmp_path, to, flags, most):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
