@@ -1,7 +1,6 @@
 #include "quantize/inputs.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace skiff::quantize {
 
@@ -40,14 +39,6 @@ Matrix Inputs::of_unit(size_t linear, size_t unit) const {
     for (int64_t r = 0; r < out.rows; ++r) std::copy_n(from.row(r), c.cols, out.row(r) + c.col);
   }
   return out;
-}
-
-float Inputs::largest(size_t linear) const {
-  float most = 0;
-  for (const auto& [site, rows] : rows_)
-    if (site.first == linear)
-      for (const float x : rows.values) most = std::max(most, std::abs(x));
-  return most;
 }
 
 std::vector<std::pair<int64_t, int64_t>> Inputs::key_of(size_t linear, size_t unit) const {

@@ -14,8 +14,6 @@ class Inputs {
   void add(size_t linear, int64_t expert, const float* rows, int64_t count);
   // The inputs of one unit's columns, [tokens, in]; no rows where it saw no token.
   Matrix of_unit(size_t linear, size_t unit) const;
-  // The largest magnitude among the inputs of a weight; 0 where it saw no token.
-  float largest(size_t linear) const;
   // Equal for units that have the same inputs.
   std::vector<std::pair<int64_t, int64_t>> key_of(size_t linear, size_t unit) const;
 

@@ -1,6 +1,7 @@
 #include "quantize/layer_job.h"
 
 #include "base/log.h"
+#include "quantize/input_range.h"
 
 namespace skiff::quantize {
 
@@ -84,7 +85,7 @@ void LayerJob::round_stage(const std::vector<size_t>& stage, const Inputs& input
   Square moments;
   std::vector<std::pair<int64_t, int64_t>> known;
   for (const size_t linear : stage) {
-    if (!outcome_.largest.empty()) outcome_.largest[linear] = inputs.largest(linear);
+    if (!outcome_.largest.empty()) outcome_.largest[linear] = range_of(linear, inputs);
     for (const size_t unit : units_of(map_.linears[linear])) {
       if (settings_.ignored(map_.units[unit].name)) continue;
       // Experts that few tokens reach have moments of low rank, which say little about others.
@@ -103,6 +104,17 @@ void LayerJob::round_stage(const std::vector<size_t>& stage, const Inputs& input
       round_unit(unit, moments);
     }
   }
+}
+
+// For a static scale. Layouts that have one have it for layers without experts, whose units all
+// have the same inputs.
+float LayerJob::range_of(size_t linear, const Inputs& inputs) const {
+  std::vector<const Matrix*> weights;
+  const std::vector<size_t> units = units_of(map_.linears[linear]);
+  weights.reserve(units.size());
+  for (const size_t unit : units) weights.push_back(&values_.units[unit]);
+  const Matrix x = inputs.of_unit(linear, units.at(0));
+  return settings_.clip ? input_range(x, weights, settings_.threads) : largest_magnitude(x);
 }
 
 void LayerJob::round_unit(size_t unit, const Square& moments) {

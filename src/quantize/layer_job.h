@@ -6,7 +6,7 @@ namespace skiff::quantize {
 
 struct LayerOutcome {
   std::vector<std::optional<Rounded>> rounded;  // one for each unit; none: it stays plain
-  std::vector<float> largest;  // for each linear the largest magnitude of its inputs; only kStatic
+  std::vector<float> largest;  // for each linear what a static scale of its inputs covers
   Folded folded;
   int64_t few_tokens = 0;         // units that saw too few tokens and were rounded to nearest
   int64_t unfactored = 0;         // units whose moments could not be factored, the same
@@ -28,6 +28,7 @@ class LayerJob {
   void round_alone(size_t unit);
   void round_plainly();
   void round_stage(const std::vector<size_t>& stage, const Inputs& inputs);
+  float range_of(size_t linear, const Inputs& inputs) const;
   void round_unit(size_t unit, const Square& moments);
   void store(size_t unit, Rounded rounded);
 
