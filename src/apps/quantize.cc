@@ -34,6 +34,7 @@ quantize::Settings settings_of(const Args& args, int threads) {
       .kv = kv_of(args.text("kv-cache-dtype")),
       .clip = args.on("clip-search"),
       .compensate = {},
+      .shift = args.on("shift"),
       .gptq = {.damping = args.number("damping"), .act_order = args.on("act-order")},
       .min_tokens = args.integer("min-expert-tokens"),
       .threads = threads,
@@ -95,6 +96,7 @@ void print_report(const quantize::Report& report, const std::string& out) {
              static_cast<double>(report.bytes_before) / kGiB);
   if (report.folds_tried > 0)
     fmt::print("factors found for {} of {} groups of inputs\n", report.folds, report.folds_tried);
+  if (report.shifts > 0) fmt::print("layers whose values were shifted: {}\n", report.shifts);
   if (report.nearest > 0 && report.error != report.nearest)
     fmt::print(
         "squared error of outputs on the calibration data: {:.1f} % of rounding to nearest\n",

@@ -68,9 +68,12 @@ Channels statistics(const FoldProblem& problem) {
   return out;
 }
 
+void to_powers(Factors& factors) {
+  for (float& f : factors) f = std::exp2(std::nearbyint(std::log2(f)));
+}
+
 // Channels of one class get the geometric mean of their factors.
-void tie(const FoldProblem& problem, Factors& factors) {
-  if (problem.classes.empty()) return;
+void tie_classes(const FoldProblem& problem, Factors& factors) {
   const int32_t classes = *std::ranges::max_element(problem.classes) + 1;
   std::vector<double> logs(static_cast<size_t>(classes)), counts(logs);
   for (size_t c = 0; c < factors.size(); ++c) {
@@ -81,6 +84,11 @@ void tie(const FoldProblem& problem, Factors& factors) {
     const auto i = static_cast<size_t>(problem.classes[c]);
     factors[c] = static_cast<float>(std::exp(logs[i] / counts[i]));
   }
+}
+
+void tie(const FoldProblem& problem, Factors& factors) {
+  if (!problem.classes.empty()) tie_classes(problem, factors);
+  if (problem.powers) to_powers(factors);
 }
 
 // Makes the largest and the smallest factor each other's inverse, so that neither weights nor what
@@ -133,7 +141,7 @@ class Search {
       return squares(product(x, q, ops_));
     }
     const Matrix exact = product(x, w, ops_);
-    round_input(x.values.data(), x.rows, x.cols, *problem_.input);
+    round_input(x.values.data(), x.rows, x.cols, {*problem_.input});
     Matrix rounded = product(x, q, ops_);
     for (size_t i = 0; i < exact.values.size(); ++i) rounded.values[i] -= exact.values[i];
     return squares(rounded);

@@ -22,6 +22,8 @@ struct FoldProblem {
   std::optional<InputFormat> input;     // how activations are rounded
   // The class of each channel; channels of one class must have one factor. Empty: all may differ.
   std::vector<int32_t> classes;
+  // Factors are powers of two: what is divided by them is stored in 16 bits and must stay exact.
+  bool powers = false;
 };
 
 struct FoldChoice {

@@ -12,6 +12,7 @@ struct Folded {
   std::vector<bool> plains;  // for each of LayerMap::plains (norms and routers) whether it changed
   std::vector<bool> units;   // weights or biases
   int64_t kept = 0, tried = 0;  // searches that found factors, and all of them
+  int64_t shifts = 0;           // layers whose values were shifted
 };
 
 class Folding {
@@ -27,9 +28,14 @@ class Folding {
  private:
   void fold_norm(std::string_view norm, const std::vector<size_t>& stage, const Inputs& inputs);
   void fold_values(size_t out, const Inputs& inputs);
+  void fold_latent_values(size_t out, const Inputs& inputs);
   void fold_up(size_t down, const Inputs& inputs);
   FoldConsumer consumer(size_t linear, size_t unit, const Inputs& inputs, int64_t tokens) const;
-  std::vector<float> search(const FoldProblem& problem);
+  FoldChoice search(const FoldProblem& problem) const;
+  std::vector<float> factors_of(FoldChoice choice);
+  void shift_values(FoldProblem problem, size_t out, size_t value, const Matrix& inputs,
+                    FoldChoice& choice);
+  float as_bias(float x, size_t unit) const;
   void scale_columns(size_t unit, std::span<const float> factors, int64_t col);
   void shrink_rows(size_t unit, std::span<const float> factors, int64_t row);
 

@@ -50,6 +50,8 @@ std::vector<std::pair<int64_t, int64_t>> Inputs::key_of(size_t linear, size_t un
 std::vector<std::vector<size_t>> stages_of(const LayerMap& map) {
   std::vector<std::vector<size_t>> stages;
   for (const auto& names : {std::vector<std::string_view>{"qkv"},
+                            {"q_kv_latent"},
+                            {"kv_latent", "q"},  // behind q_kv_latent q stands alone
                             {"out"},
                             {"expert_gate_up", "gate_up"},
                             {"expert_down", "down"}}) {

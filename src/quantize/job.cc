@@ -10,6 +10,7 @@
 #include "quantize/folder_writer.h"
 #include "quantize/layer_job.h"
 #include "quantize/readback.h"
+#include "quantize/shift.h"
 
 namespace skiff::quantize {
 namespace {
@@ -48,15 +49,17 @@ std::string module_of(std::string_view tensor) {
   return std::string(tensor);
 }
 
-// Largest magnitudes of keys and values.
+// Largest magnitudes of keys and values, for each KV head.
 struct KvRange {
-  float keys = 0, values = 0;
+  std::vector<float> keys, values;
 
-  static float largest(Tensor x, float so_far) {
+  static void add(Tensor x, int64_t head_dim, std::vector<float>& largest) {
+    largest.resize(static_cast<size_t>(x.cols() / head_dim));
     for (int64_t r = 0; r < x.rows(); ++r)
-      for (int64_t c = 0; c < x.cols(); ++c)
-        so_far = std::max(so_far, std::abs(x.row<float>(r)[c]));
-    return so_far;
+      for (int64_t c = 0; c < x.cols(); ++c) {
+        float& most = largest[static_cast<size_t>(c / head_dim)];
+        most = std::max(most, std::abs(x.row<float>(r)[c]));
+      }
   }
 };
 
@@ -87,12 +90,24 @@ class Quantizer {
     writer_.copy_companions(file_.dir());
     copy_pooling();
     write_config();
+    if (settings_.layout->tables)
+      for (const TextFile& file : settings_.layout->tables(about_))
+        writer_.write_text(file.name, file.text);
     check_written(writer_.folder().string(), digests_);
     writer_.finish();
     return report_;
   }
 
  private:
+  // Writes a tensor as the layout has it.
+  void put(NewTensor tensor) {
+    const Layout& layout = *settings_.layout;
+    const bool matrix = tensor.shape.size() == 2 && tensor.name.ends_with(kWeight) &&
+                        tensor.name != file_.embedding().entry->name;
+    tensor.name = layout.name_of(tensor.name, file_.spec());
+    writer_.add(layout.rename && matrix ? transposed(std::move(tensor)) : tensor);
+  }
+
   // What belongs to no layer, and what no one uses, such as a module for drafts. Its matrices are
   // named as plain: other readers take every linear layer that is not for a rounded one.
   void copy_others() {
@@ -107,7 +122,7 @@ class Quantizer {
     }
     for (const auto& [name, tensor] : file_.checkpoint().tensors()) {
       if (layered.contains(name)) continue;
-      writer_.add(copied(tensor));
+      put(copied(tensor));
       if (tensor.entry->shape.size() == 2 && name.ends_with(kWeight) &&
           &tensor != &file_.embedding())
         about_.plain.push_back(module_of(name));
@@ -117,21 +132,24 @@ class Quantizer {
   void layer(int index) {
     const LayerMap map = file_.layer(index);
     LayerValues values = read_layer(map);
+    if (settings_.shift) add_shift_biases(map, values);
     if (!before_.empty()) LayerRunner(map, values, file_.spec(), ops_).run(before_);
     const LayerOutcome outcome =
         LayerJob(settings_, map, values, file_.spec(), ops_).run(calibration_);
     KvRange range;
     if (!calibration_.empty() || !after_.empty()) {
-      LayerRunner runner(map, values, file_.spec(), ops_, rounded_inputs(settings_, map));
+      LayerRunner runner(map, values, file_.spec(), ops_, rounded_inputs(settings_, map, outcome));
+      const auto* heads = std::get_if<Gqa>(&file_.spec().layers[static_cast<size_t>(index)].mixer);
       const auto watch_kv = [&](Tensor keys, Tensor of_values) {
-        range.keys = KvRange::largest(keys, range.keys);
-        range.values = KvRange::largest(of_values, range.values);
+        KvRange::add(keys, heads->head_dim, range.keys);
+        KvRange::add(of_values, heads->head_dim, range.values);
       };
       if (settings_.target->calibrated() || settings_.kv)
         runner.run(calibration_, {}, std::nullopt, watch_kv);
       if (!after_.empty()) runner.run(after_);
     }
     write_layer(map, values, outcome);
+    if (settings_.layout->tables) note_scales(map, outcome);
     if (settings_.kv) write_kv_scales(map, range);
     count(map, outcome);
   }
@@ -141,23 +159,25 @@ class Quantizer {
     for (size_t i = 0; i < map.units.size(); ++i) {
       const Unit& unit = map.units[i];
       if (outcome.rounded[i]) {
-        for (const NewTensor& tensor : settings_.layout->tensors(unit.name, *outcome.rounded[i]))
-          writer_.add(tensor);
-        digests_[unit.name] = digest_of(values.units[i]);
+        for (NewTensor& tensor : settings_.layout->tensors(unit.name, *outcome.rounded[i]))
+          put(std::move(tensor));
+        digests_[settings_.layout->name_of(unit.name, file_.spec())] = digest_of(values.units[i]);
         about_.modules.push_back({unit.name, outcome.rounded[i]->format});
       } else {
         write_plain_unit(map, i, values, outcome, copied_names);
         about_.plain.push_back(unit.name);
       }
       if (unit.bias)
-        writer_.add(rewritten(*unit.bias, unit.bias->entry->name, unit.bias->entry->shape,
-                              values.biases[i]));
+        put(rewritten(*unit.bias, unit.bias->entry->name, unit.bias->entry->shape,
+                      values.biases[i]));
+      else if (!values.biases[i].empty())
+        put(rewritten(*unit.tensor, unit.name + ".bias", {unit.out}, values.biases[i]));
     }
     for (size_t i = 0; i < map.plains.size(); ++i) {
       const StoredTensor& tensor = *map.plains[i].tensor;
-      writer_.add(outcome.folded.plains[i]
-                      ? rewritten(tensor, tensor.entry->name, tensor.entry->shape, values.plains[i])
-                      : copied(tensor));
+      put(outcome.folded.plains[i]
+              ? rewritten(tensor, tensor.entry->name, tensor.entry->shape, values.plains[i])
+              : copied(tensor));
       if (map.plains[i].slot.kind != model::Slot::kLinear) continue;
       about_.plain.push_back(module_of(tensor.entry->name));
     }
@@ -168,22 +188,43 @@ class Quantizer {
                         const LayerOutcome& outcome, std::set<std::string_view>& copied_names) {
     const Unit& unit = map.units[i];
     if (unit.stacked || outcome.folded.units[i])
-      writer_.add(rewritten(*unit.tensor, unit.name + ".weight", {unit.out, unit.in},
-                            values.units[i].values));
+      put(rewritten(*unit.tensor, unit.name + ".weight", {unit.out, unit.in},
+                    values.units[i].values));
     else if (copied_names.insert(unit.tensor->entry->name).second)
-      writer_.add(copied(*unit.tensor));
+      put(copied(*unit.tensor));
+  }
+
+  // For the tables of a layout, which has all layers rounded.
+  void note_scales(const LayerMap& map, const LayerOutcome& outcome) {
+    for (size_t linear = 0; linear < map.linears.size(); ++linear)
+      for (const size_t unit : units_of(map.linears[linear])) {
+        ModuleScales& scales = about_.scales.emplace_back();
+        scales.name = settings_.layout->name_of(map.units[unit].name, file_.spec());
+        scales.largest_input = outcome.largest.at(linear);
+        for (const Step& step : outcome.rounded[unit]->steps) scales.outputs.push_back(step.scale);
+      }
   }
 
   void write_kv_scales(const LayerMap& map, const KvRange& range) {
     const std::string& name = map.units.at(map.linear("qkv")->pieces.at(0).unit).name;
     const std::string attention = name.substr(0, name.rfind('.'));
+    if (!settings_.layout->tables) return write_kv_tensors(attention, range);
+    const auto& heads = std::get<Gqa>(file_.spec().layers[static_cast<size_t>(map.layer)].mixer);
+    about_.cache.push_back({.attention = settings_.layout->name_of(attention, file_.spec()),
+                            .keys = range.keys,
+                            .values = range.values,
+                            .sharers = heads.heads / heads.kv_heads});
+  }
+
+  void write_kv_tensors(const std::string& attention, const KvRange& range) {
     const float bound = settings_.kv == DType::kI8 ? 127 : 448;
-    const auto add = [&](std::string_view what, float largest) {
+    const auto add = [&](std::string_view what, const std::vector<float>& heads) {
+      const float largest = heads.empty() ? 0 : std::ranges::max(heads);
       const float scale = largest > 0 ? largest / bound : 1;
-      writer_.add({.name = fmt::format("{}.{}", attention, what),
-                   .dtype = "F32",
-                   .shape = {1},
-                   .data = float_bytes({scale}, DType::kF32)});
+      put({.name = fmt::format("{}.{}", attention, what),
+           .dtype = "F32",
+           .shape = {1},
+           .data = float_bytes({scale}, DType::kF32)});
     };
     add("k_scale", range.keys);
     add("v_scale", range.values);
@@ -194,6 +235,7 @@ class Quantizer {
     report_.few_tokens += outcome.few_tokens;
     report_.unfactored += outcome.unfactored;
     report_.folds += outcome.folded.kept;
+    report_.shifts += outcome.folded.shifts;
     report_.folds_tried += outcome.folded.tried;
     report_.error += outcome.error;
     report_.nearest += outcome.nearest;
@@ -263,6 +305,7 @@ class Quantizer {
     about_.kv = settings_.kv;
     about_.damping = settings_.compensate ? settings_.gptq.damping : 0;
     about_.version = settings_.version;
+    if (settings_.shift) note_shift_biases(file_.spec(), *parsed);
     (*parsed)["quantization_config"] = OrderedJson(settings_.layout->config(about_));
     writer_.write_text("config.json", parsed->dump(2) + "\n");
   }
@@ -293,8 +336,14 @@ void check_data(const ModelFile& file, const Settings& settings, const Data& dat
 }  // namespace
 
 void check_model(const ModelFile& file, const Settings& settings) {
+  if (settings.layout->check_model) settings.layout->check_model(file.spec());
+  if (settings.shift) check_shift(file.spec());
   int64_t rounded = 0;
   for (size_t i = 0; i < file.spec().layers.size(); ++i) {
+    if (settings.kv && std::holds_alternative<Mla>(file.spec().layers[i].mixer))
+      fail_load(
+          "--kv-cache-dtype stores scales of keys and values, and latent attention has neither in "
+          "its cache: leave it out");
     const LayerMap map = file.layer(static_cast<int>(i));
     check_layer(settings, map);
     for (const Unit& unit : map.units) rounded += settings.ignored(unit.name) ? 0 : 1;

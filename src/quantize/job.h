@@ -32,6 +32,7 @@ struct Report {
   int64_t units = 0, plain = 0;  // matrices that were rounded, and that were not
   int64_t few_tokens = 0, unfactored = 0;
   int64_t folds = 0, folds_tried = 0;
+  int64_t shifts = 0;             // layers whose values were shifted
   double error = 0, nearest = 0;  // the error of outputs on the calibration data
   uint64_t bytes_before = 0, bytes_after = 0;
   std::optional<Quality> quality;

@@ -23,6 +23,21 @@ void check_finite(const std::vector<float>& values, const StoredTensor& tensor) 
                 escaped(tensor.entry->name), x);
 }
 
+// The matrices of a stack [experts, out, in], cut from the stored weight.
+std::vector<float> cut_heads(const model::Slot& stack, const std::vector<float>& whole) {
+  const model::Slot::HeadCut& cut = *stack.heads;
+  const int64_t wide = cut.transposed ? stack.out : stack.in;
+  std::vector<float> values;
+  values.reserve(static_cast<size_t>(stack.elements()));
+  for (int64_t h = 0; h < stack.experts; ++h) {
+    const float* own = whole.data() + (h * cut.each + cut.first) * wide;
+    for (int64_t r = 0; r < stack.out; ++r)
+      for (int64_t c = 0; c < stack.in; ++c)
+        values.push_back(cut.transposed ? own[c * wide + r] : own[r * wide + c]);
+  }
+  return values;
+}
+
 }  // namespace
 
 LayerValues read_layer(const LayerMap& map) {
@@ -58,7 +73,7 @@ struct LayerRunner::Prepared {
 LayerRunner::~LayerRunner() = default;
 
 LayerRunner::LayerRunner(const LayerMap& map, const LayerValues& values, const ModelSpec& spec,
-                         Ops& base, std::vector<std::optional<InputFormat>> inputs)
+                         Ops& base, std::vector<std::optional<RoundedInput>> inputs)
     : map_(map),
       values_(values),
       base_(base),
@@ -119,6 +134,14 @@ void LayerRunner::refresh_all() {
   p.plain_owners.clear();
   for (size_t i = 0; i < map_.plains.size(); ++i) {
     const model::Slot& slot = map_.plains[i].slot;
+    for (const model::Slot& stack : map_.plains[i].stacks) {
+      std::vector<float> heads = cut_heads(stack, values_.plains[i]);
+      *std::get<Linear*>(stack.find(p.weights, 0)) = base_.prepare(
+          {.weight = host_tensor(heads.data(), DType::kF32, {stack.experts, stack.out, stack.in}),
+           .experts = stack.experts},
+          {.dtype = DType::kF32}, &p.plain_owners.emplace_back());
+    }
+    if (!map_.plains[i].stacks.empty()) continue;
     const auto place = slot.find(p.weights, 0);
     auto* values = const_cast<float*>(values_.plains[i].data());
     if (slot.kind == model::Slot::kNorm)

@@ -34,7 +34,7 @@ class LayerRunner {
   // `base` computes in float32. map, values and base must outlive it. `inputs`: for each linear how
   // its activations are rounded.
   LayerRunner(const LayerMap& map, const LayerValues& values, const ModelSpec& spec, Ops& base,
-              std::vector<std::optional<InputFormat>> inputs = {});
+              std::vector<std::optional<RoundedInput>> inputs = {});
   ~LayerRunner();
 
   // Takes over the values of these linears once more.
@@ -54,7 +54,7 @@ class LayerRunner {
   const LayerValues& values_;
   Ops& base_;
   ModelSpec spec_;  // describes this layer alone
-  std::vector<std::optional<InputFormat>> inputs_;
+  std::vector<std::optional<RoundedInput>> inputs_;
   std::unique_ptr<Prepared> prepared_;
 };
 

@@ -1,15 +1,19 @@
 #include "quantize/layer_job.h"
 
 #include "base/log.h"
+#include "quantize/input_range.h"
 
 namespace skiff::quantize {
 
-std::vector<std::optional<InputFormat>> rounded_inputs(const Settings& settings,
-                                                       const LayerMap& map) {
-  std::vector<std::optional<InputFormat>> inputs;
-  for (const LinearSlot& linear : map.linears) {
-    const bool plain = settings.ignored(map.units[linear.pieces.at(0).unit].name);
-    inputs.push_back(plain ? std::nullopt : settings.format.input);
+std::vector<std::optional<RoundedInput>> rounded_inputs(const Settings& settings,
+                                                        const LayerMap& map,
+                                                        const LayerOutcome& outcome) {
+  std::vector<std::optional<RoundedInput>> inputs(map.linears.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const bool plain = settings.ignored(map.units[map.linears[i].pieces.at(0).unit].name);
+    if (plain || !settings.format.input) continue;
+    inputs[i] = {.format = *settings.format.input,
+                 .largest = outcome.largest.empty() ? 0 : outcome.largest[i]};
   }
   return inputs;
 }
@@ -18,6 +22,8 @@ LayerJob::LayerJob(const Settings& settings, const LayerMap& map, LayerValues& v
                    const ModelSpec& spec, Ops& ops)
     : settings_(settings), map_(map), values_(values), spec_(spec), ops_(ops) {
   outcome_.rounded.resize(map.units.size());
+  if (settings.format.input && settings.format.input->scales == InputFormat::kStatic)
+    outcome_.largest.resize(map.linears.size());
   outcome_.folded.plains.resize(map.plains.size());
   outcome_.folded.units.resize(map.units.size());
 }
@@ -78,7 +84,8 @@ void LayerJob::round_plainly() {
 void LayerJob::round_stage(const std::vector<size_t>& stage, const Inputs& inputs) {
   Square moments;
   std::vector<std::pair<int64_t, int64_t>> known;
-  for (const size_t linear : stage)
+  for (const size_t linear : stage) {
+    if (!outcome_.largest.empty()) outcome_.largest[linear] = range_of(linear, inputs);
     for (const size_t unit : units_of(map_.linears[linear])) {
       if (settings_.ignored(map_.units[unit].name)) continue;
       // Experts that few tokens reach have moments of low rank, which say little about others.
@@ -96,6 +103,18 @@ void LayerJob::round_stage(const std::vector<size_t>& stage, const Inputs& input
       }
       round_unit(unit, moments);
     }
+  }
+}
+
+// For a static scale. Layouts that have one have it for layers without experts, whose units all
+// have the same inputs.
+float LayerJob::range_of(size_t linear, const Inputs& inputs) const {
+  std::vector<const Matrix*> weights;
+  const std::vector<size_t> units = units_of(map_.linears[linear]);
+  weights.reserve(units.size());
+  for (const size_t unit : units) weights.push_back(&values_.units[unit]);
+  const Matrix x = inputs.of_unit(linear, units.at(0));
+  return settings_.clip ? input_range(x, weights, settings_.threads) : largest_magnitude(x);
 }
 
 void LayerJob::round_unit(size_t unit, const Square& moments) {

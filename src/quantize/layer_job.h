@@ -6,6 +6,7 @@ namespace skiff::quantize {
 
 struct LayerOutcome {
   std::vector<std::optional<Rounded>> rounded;  // one for each unit; none: it stays plain
+  std::vector<float> largest;  // for each linear what a static scale of its inputs covers
   Folded folded;
   int64_t few_tokens = 0;         // units that saw too few tokens and were rounded to nearest
   int64_t unfactored = 0;         // units whose moments could not be factored, the same
@@ -27,6 +28,7 @@ class LayerJob {
   void round_alone(size_t unit);
   void round_plainly();
   void round_stage(const std::vector<size_t>& stage, const Inputs& inputs);
+  float range_of(size_t linear, const Inputs& inputs) const;
   void round_unit(size_t unit, const Square& moments);
   void store(size_t unit, Rounded rounded);
 
@@ -39,7 +41,8 @@ class LayerJob {
 };
 
 // How the activations of each linear are rounded once its weights are.
-std::vector<std::optional<InputFormat>> rounded_inputs(const Settings& settings,
-                                                       const LayerMap& map);
+std::vector<std::optional<RoundedInput>> rounded_inputs(const Settings& settings,
+                                                        const LayerMap& map,
+                                                        const LayerOutcome& outcome);
 
 }  // namespace skiff::quantize

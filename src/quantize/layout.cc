@@ -26,8 +26,9 @@ std::vector<std::byte> converted(const std::vector<float>& values) {
 }  // namespace
 
 std::span<const Layout> layouts() {
-  static constexpr size_t kCount = 3;
-  static const std::array<Layout, kCount> all = {kCompressedTensorsLayout, kGptqLayout, kAwqLayout};
+  static constexpr size_t kCount = 4;
+  static const std::array<Layout, kCount> all = {kCompressedTensorsLayout, kGptqLayout, kAwqLayout,
+                                                 kPaddleNlpLayout};
   return all;
 }
 
@@ -64,6 +65,22 @@ std::string_view safetensors_name(DType dtype) {
 }
 
 std::vector<std::byte> word_bytes(const std::vector<uint32_t>& words) { return bytes_of(words); }
+
+NewTensor transposed(NewTensor tensor) {
+  SKIFF_CHECK_EQ(tensor.shape.size(), size_t{2});
+  const auto rows = static_cast<size_t>(tensor.shape[0]);
+  const auto cols = static_cast<size_t>(tensor.shape[1]);
+  if (rows * cols == 0) return tensor;
+  const size_t size = tensor.data.size() / (rows * cols);
+  std::vector<std::byte> turned(tensor.data.size());
+  for (size_t c = 0; c < cols; ++c)
+    for (size_t r = 0; r < rows; ++r)
+      std::memcpy(turned.data() + (c * rows + r) * size, tensor.data.data() + (r * cols + c) * size,
+                  size);
+  tensor.data = std::move(turned);
+  std::swap(tensor.shape[0], tensor.shape[1]);
+  return tensor;
+}
 
 std::string exact_pattern(std::string_view text) {
   std::string pattern;

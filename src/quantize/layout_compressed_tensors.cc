@@ -173,6 +173,7 @@ const Layout kCompressedTensorsLayout{.name = "compressed-tensors",
                                       .scale = DType::kBF16,
                                       .check = check,
                                       .tensors = tensors,
-                                      .config = config};
+                                      .config = config,
+                                      .holds = Layout::kAll};
 
 }  // namespace skiff::quantize

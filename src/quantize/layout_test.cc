@@ -72,6 +72,45 @@ TEST(Layouts, PackAlongTheOtherDimension) {
   EXPECT_EQ(first_word(kAwqLayout.tensors("m", column(DType::kU8)), ".qweight"), 0x75316420u);
 }
 
+// A reader divides the numbers of the tables by 127, in float32, and must find the scales again.
+TEST(Layouts, PaddleNlpsTablesHoldTheScales) {
+  std::mt19937 random(3);
+  std::uniform_real_distribution<float> mantissa(1, 2);
+  const WeightFormat format{.dtype = DType::kI8,
+                            .block_out = 1,
+                            .block_in = 0,
+                            .scale = DType::kF32,
+                            .zero = {},
+                            .input = {}};
+  ModuleScales module{.name = "llama.layers.0.mlp.down_proj", .outputs = {}, .largest_input = 2.5f};
+  for (int i = 0; i < 100'000; ++i)
+    module.outputs.push_back(step_for(format, 0, std::ldexp(mantissa(random), i % 60 - 40)).scale);
+  const auto files = kPaddleNlpLayout.tables({.scales = {module}, .cache = {}});
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(files[0].name, "weight_scales.json");
+  const auto weights = parse_json(files[0].text, {.max_bytes = 8u << 20, .max_keys = 1u << 20});
+  ASSERT_TRUE(weights);
+  const Json& numbers = weights->at("llama.layers.0.mlp.down_proj.weight_quanter");
+  ASSERT_EQ(numbers.size(), module.outputs.size());
+  for (size_t i = 0; i < module.outputs.size(); ++i)
+    ASSERT_EQ(static_cast<float>(numbers[i].get<double>()) / 127.0f, module.outputs[i]) << i;
+  const auto inputs = parse_json(files[1].text);
+  ASSERT_TRUE(inputs);
+  EXPECT_EQ(inputs->at("llama.layers.0.mlp.down_proj.activation_quanter"), 2.5f);
+}
+
+TEST(Layouts, TransposeByteForByte) {
+  const NewTensor turned = transposed({.name = "m",
+                                       .dtype = "I8",
+                                       .shape = {2, 3},
+                                       .data = {std::byte{1}, std::byte{2}, std::byte{3},
+                                                std::byte{4}, std::byte{5}, std::byte{6}}});
+  EXPECT_EQ(turned.shape, (std::vector<int64_t>{3, 2}));
+  const std::vector<std::byte> want = {std::byte{1}, std::byte{4}, std::byte{2},
+                                       std::byte{5}, std::byte{3}, std::byte{6}};
+  EXPECT_EQ(turned.data, want);
+}
+
 TEST(Grid, HoldsZeroAndRoundsToTheNearestValue) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0.5f, 1);
@@ -132,6 +171,18 @@ TEST(Settings, RefuseWhatDoesNotGoTogether) {
             std::string::npos);
   EXPECT_NE(message({.to = "gptq", .kv = DType::kI8}).find("KV cache"), std::string::npos);
   EXPECT_NE(message({.to = "gptq", .ignore = {"re:("}}).find("--ignore"), std::string::npos);
+  EXPECT_NE(message({.to = "awq", .shift = true}).find("--shift"), std::string::npos);
+  const std::string paddle = "paddlenlp";
+  EXPECT_NE(message({.to = "a8w8", .layout = paddle, .shift = true}).find("--shift"),
+            std::string::npos);
+  EXPECT_NE(message({.to = "w8a16", .layout = paddle}).find("rounded activations"),
+            std::string::npos);
+  EXPECT_NE(message({.to = "w4a8", .layout = paddle}).find("8-bit integers"), std::string::npos);
+  EXPECT_NE(message({.to = "a8w8", .layout = paddle, .ignore = {"lm_head"}}).find("--ignore"),
+            std::string::npos);
+  EXPECT_NE(message({.to = "a8w8", .layout = paddle, .kv = DType::kF8E4M3}).find("int8"),
+            std::string::npos);
+  EXPECT_EQ(message({.to = "a8w8", .layout = paddle, .kv = DType::kI8}), "");
   for (const Target& target : targets()) EXPECT_EQ(message({.to = std::string(target.name)}), "");
 }
 

@@ -41,6 +41,11 @@ void convert_from(const std::byte* from, std::vector<float>& to) {
 
 }  // namespace
 
+const model::Slot* PlainSlot::stack(std::string_view name) const {
+  const auto found = std::ranges::find(stacks, name, &model::Slot::name);
+  return found == stacks.end() ? nullptr : &*found;
+}
+
 const LinearSlot* LayerMap::linear(std::string_view name) const {
   const auto found = std::ranges::find_if(
       linears, [&](const LinearSlot& linear) { return linear.slot.name == name; });
@@ -90,12 +95,6 @@ ModelFile::ModelFile(const std::string& dir) : dir_(dir), config_(model::read_mo
         "{}: the model is quantized already ({}: {}); rounding it again would lose twice, so start "
         "from its 16-bit checkpoint",
         dir, config_.quantization.method, config_.quantization.about);
-  for (const Layer& layer : spec().layers)
-    if (!std::holds_alternative<Gqa>(layer.mixer))
-      fail_load(
-          "{}: latent attention (MLA) is not quantized into files yet; load the model with "
-          "--quantization instead",
-          dir);
   checkpoint_.emplace(dir);
   slots_ = model::slots_of(spec());
   const model::Family* family = model::find_family(spec().arch);
@@ -127,13 +126,26 @@ ModelFile::ModelFile(const std::string& dir) : dir_(dir), config_(model::read_mo
 LayerMap ModelFile::layer(int index) const {
   LayerMap map{.layer = index, .units = {}, .linears = {}, .plains = {}};
   for (size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].layer != index) continue;
-    if (slots_[i].kind == model::Slot::kLinear && !slots_[i].wide)
-      add_linear(map, slots_[i], sources_[i]);
+    const model::Slot& slot = slots_[i];
+    if (slot.layer != index) continue;
+    if (slot.heads)
+      add_stack(map, slot, sources_[i]);
+    else if (slot.kind == model::Slot::kLinear && !slot.wide)
+      add_linear(map, slot, sources_[i]);
     else
-      map.plains.push_back({slots_[i], sources_[i].modules[0].of(model::Role::kWeight)});
+      map.plains.push_back({slot, sources_[i].modules[0].of(model::Role::kWeight), {}});
   }
   return map;
+}
+
+// The stacks of one stored weight become one plain slot.
+void ModelFile::add_stack(LayerMap& map, const model::Slot& slot, const model::Source& source) {
+  const StoredTensor* tensor = source.modules[0].of(model::Role::kWeight);
+  const auto known = std::ranges::find(map.plains, tensor, &PlainSlot::tensor);
+  if (known == map.plains.end())
+    map.plains.push_back({model::cut_slot(slot), tensor, {slot}});
+  else
+    known->stacks.push_back(slot);
 }
 
 void ModelFile::add_linear(LayerMap& map, const model::Slot& slot,

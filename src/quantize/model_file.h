@@ -37,6 +37,11 @@ struct LinearSlot {
 struct PlainSlot {
   model::Slot slot;
   const StoredTensor* tensor = nullptr;
+  // The stacks whose matrices are cut from it (Slot::heads). Where there are any, the decoder has
+  // these and no place for `slot`.
+  std::vector<model::Slot> stacks;
+
+  const model::Slot* stack(std::string_view name) const;  // nullptr if there is none
 };
 
 // The weights of one layer.
@@ -44,7 +49,7 @@ struct LayerMap {
   int layer = 0;
   std::vector<Unit> units;
   std::vector<LinearSlot> linears;
-  std::vector<PlainSlot> plains;  // norms, router and its bias
+  std::vector<PlainSlot> plains;  // norms, router and its bias, what heads make of latents
 
   const LinearSlot* linear(std::string_view name) const;  // nullptr if there is none
   const PlainSlot* plain(std::string_view name) const;
@@ -71,6 +76,7 @@ class ModelFile {
   const StoredTensor& norm() const { return *norm_; }
 
  private:
+  static void add_stack(LayerMap& map, const model::Slot& slot, const model::Source& source);
   void add_linear(LayerMap& map, const model::Slot& slot, const model::Source& source) const;
 
   std::string dir_;

@@ -8,9 +8,13 @@
 namespace skiff::quantize {
 namespace {
 
-void round_group(float* x, int64_t n, DType dtype, float least) {
-  float largest = least;
+float largest_of(const float* x, int64_t n) {
+  float largest = 0;
   for (int64_t i = 0; i < n; ++i) largest = std::max(largest, std::abs(x[i]));
+  return largest;
+}
+
+void round_group(float* x, int64_t n, DType dtype, float largest) {
   const bool integers = dtype == DType::kI8;
   const float scale = largest > 0 ? largest / (integers ? 127.0f : 448.0f) : 1;
   for (int64_t i = 0; i < n; ++i) {
@@ -22,14 +26,22 @@ void round_group(float* x, int64_t n, DType dtype, float least) {
 
 }  // namespace
 
-void round_input(float* rows, int64_t count, int64_t cols, const InputFormat& input) {
-  SKIFF_CHECK(input.scales != InputFormat::kStatic, "static scales of activations");
-  const bool groups = input.scales == InputFormat::kGroups;
+void round_input(float* rows, int64_t count, int64_t cols, const RoundedInput& input) {
+  const InputFormat& format = input.format;
+  if (format.scales == InputFormat::kStatic) {
+    const int64_t all = count * cols;
+    return round_group(rows, all, format.dtype,
+                       input.largest > 0 ? input.largest : largest_of(rows, all));
+  }
+  const bool groups = format.scales == InputFormat::kGroups;
   const int64_t wide = groups ? InputFormat::kGroup : cols;
+  const float least = groups ? InputFormat::kLeastMax : 0;
   for (int64_t r = 0; r < count; ++r)
-    for (int64_t c = 0; c < cols; c += wide)
-      round_group(rows + r * cols + c, std::min(wide, cols - c), input.dtype,
-                  groups ? InputFormat::kLeastMax : 0);
+    for (int64_t c = 0; c < cols; c += wide) {
+      const int64_t n = std::min(wide, cols - c);
+      float* group = rows + r * cols + c;
+      round_group(group, n, format.dtype, std::max(least, largest_of(group, n)));
+    }
 }
 
 }  // namespace skiff::quantize

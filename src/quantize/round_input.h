@@ -6,8 +6,14 @@
 
 namespace skiff::quantize {
 
-// Replaces each element of `rows` [count, cols] by the value that `input` keeps of it: kToken or
-// kGroups.
-void round_input(float* rows, int64_t count, int64_t cols, const InputFormat& input);
+// How activations are rounded, and with kStatic the largest magnitude that their one scale covers;
+// 0: that of the rows themselves.
+struct RoundedInput {
+  InputFormat format;
+  float largest = 0;
+};
+
+// Replaces each element of `rows` [count, cols] by the value that `input` keeps of it.
+void round_input(float* rows, int64_t count, int64_t cols, const RoundedInput& input);
 
 }  // namespace skiff::quantize

@@ -75,6 +75,48 @@ void check_group(const Request& request) {
               request.group_size);
 }
 
+void check_four_bits(const Settings& settings, std::string_view layout) {
+  const Target& target = *settings.target;
+  if (!target.grouped())
+    fail_load("--layout {} holds weights of 4 bits in groups; --to {} needs --layout {}", layout,
+              target.name, kPacked);
+  if (target.format.input)
+    fail_load(
+        "--layout {} holds weights alone; --to {}, which rounds activations, needs --layout {}",
+        layout, target.name, kPacked);
+  if (settings.kv)
+    fail_load("--layout {} has no place for scales of the KV cache; use --layout {}", layout,
+              kPacked);
+}
+
+void check_static_ints(const Settings& settings, const Request& request, std::string_view layout) {
+  const WeightFormat& format = settings.target->format;
+  if (format.dtype != DType::kI8 || !format.input)
+    fail_load(
+        "--layout {} holds 8-bit integers with rounded activations: use --to a8w8, or for --to {} "
+        "another layout",
+        layout, settings.target->name);
+  if (settings.kv && settings.kv != DType::kI8)
+    fail_load(
+        "--layout {} has a place for scales of an int8 KV cache alone: use --kv-cache-dtype "
+        "int8",
+        layout);
+  if (settings.shift)
+    fail_load("--layout {} has no place for the biases that --shift needs: use --layout {}", layout,
+              kPacked);
+  if (!request.ignore.empty())
+    fail_load(
+        "--layout {} has no place for layers that stay plain: leave out --ignore, or use "
+        "--layout {}",
+        layout, kPacked);
+}
+
+void check_layout(const Settings& settings, const Request& request) {
+  const std::string_view layout = settings.layout->name;
+  if (settings.layout->holds == Layout::kFourBits) check_four_bits(settings, layout);
+  if (settings.layout->holds == Layout::kStaticInts) check_static_ints(settings, request, layout);
+}
+
 }  // namespace
 
 std::span<const Target> targets() { return kTargets; }
@@ -102,6 +144,7 @@ Settings settle(const Request& request) {
                     .ignore = {},
                     .clip = request.clip,
                     .compensate = request.compensate.value_or(target->method == Method::kGptq),
+                    .shift = request.shift,
                     .gptq = request.gptq,
                     .min_tokens = request.min_tokens,
                     .kv = request.kv,
@@ -110,23 +153,17 @@ Settings settle(const Request& request) {
   if (!settings.layout)
     fail_load("--layout {}: there is no such layout; choose from {}", layout,
               name_list(names_of(layouts())));
-  const bool packed = settings.layout->name == kPacked;
-  if (!packed && !target->grouped())
-    fail_load("--layout {} holds weights of 4 bits in groups; --to {} needs --layout {}", layout,
-              target->name, kPacked);
-  if (!packed && target->format.input)
-    fail_load(
-        "--layout {} holds weights alone; --to {}, which rounds activations, needs --layout {}",
-        layout, target->name, kPacked);
-  if (!packed && settings.kv)
-    fail_load("--layout {} has no place for scales of the KV cache; use --layout {}", layout,
-              kPacked);
+  check_layout(settings, request);
+  if (settings.shift && target->method != Method::kSmooth)
+    fail_load("--shift is for rounded activations that are smoothed: use --to a8w8 or w4a8");
   if (settings.compensate && !target->calibrated())
     fail_load(
         "--rounding gptq needs calibration, which --to {} has not; use --to gptq, awq, a8w8 or "
         "w4a8",
         target->name);
   settings.format.scale = settings.layout->scale;
+  if (settings.layout->holds == Layout::kStaticInts)
+    settings.format.input->scales = InputFormat::kStatic;
   if (target->grouped()) {
     check_group(request);
     settings.format.block_in = request.group_size == -1 ? 0 : request.group_size;

@@ -41,6 +41,7 @@ struct Settings {
   std::vector<model::NamePattern> ignore;  // layers that stay plain
   bool clip = true;                        // search the clipping of scales
   bool compensate = false;                 // calibrated: GPTQ's rounding instead of the nearest
+  bool shift = false;                      // subtract the middle of values (folding.h)
   GptqOptions gptq;
   int64_t min_tokens = 64;  // experts that see fewer are rounded to nearest
   std::optional<DType> kv;  // kI8 or kF8E4M3: static scales for the cache
@@ -61,6 +62,7 @@ struct Request {
   std::optional<DType> kv;
   bool clip = true;
   std::optional<bool> compensate;
+  bool shift = false;
   GptqOptions gptq;
   int64_t min_tokens = 64;
   int threads = 1;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "quantize/round_input.h"
-
 namespace skiff::quantize {
 namespace {
 
@@ -27,7 +25,9 @@ void TapOps::set_experts(const Linear& stack, std::vector<Linear> experts) {
   experts_[&stack] = std::move(experts);
 }
 
-void TapOps::set_input(const Linear& weight, const InputFormat& input) { inputs_[&weight] = input; }
+void TapOps::set_input(const Linear& weight, const RoundedInput& input) {
+  inputs_[&weight] = input;
+}
 
 void TapOps::begin(Matrix* residual, const Norm* last_norm, const Linear* stop_after, Watch watch,
                    WatchKv watch_kv) {
@@ -84,6 +84,17 @@ void TapOps::gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, c
 void TapOps::gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                         const KvLayer& kv) {
   if (!stopped_) base_.gqa_attend(out, q, spec, batch, kv);
+}
+
+void TapOps::mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec,
+                       const RaggedBatch& batch, const KvLayer& cache) {
+  if (!stopped_) base_.mla_store(q, kv, norm, spec, batch, cache);
+}
+
+void TapOps::latent_attend(Tensor values, Tensor q, const Linear& absorb, const Linear& value,
+                           const Mla& spec, const RaggedBatch& batch, const KvLayer& cache,
+                           Arena& arena) {
+  if (!stopped_) base_.latent_attend(values, q, absorb, value, spec, batch, cache, arena);
 }
 
 void TapOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "quantize/forward_ops.h"
-#include "quantize/matrix.h"
+#include "quantize/round_input.h"
 
 namespace skiff::quantize {
 
@@ -29,7 +29,7 @@ class TapOps final : public ForwardOps {
   // Weights of a stack, one for each expert.
   void set_experts(const Linear& stack, std::vector<Linear> experts);
   // Activations that a weight multiplies are rounded so.
-  void set_input(const Linear& weight, const InputFormat& input);
+  void set_input(const Linear& weight, const RoundedInput& input);
 
   // Settings of a pass. `stop_after`: once the inputs of that weight have been seen, no operation
   // of the step does anything, because nobody will look at its results. It must be a weight of
@@ -46,6 +46,11 @@ class TapOps final : public ForwardOps {
                    const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv) override;
   void gqa_attend(Tensor out, Tensor q, const Gqa& spec, const RaggedBatch& batch,
                   const KvLayer& kv) override;
+  void mla_store(Tensor q, Tensor kv, const Norm& norm, const Mla& spec, const RaggedBatch& batch,
+                 const KvLayer& cache) override;
+  void latent_attend(Tensor values, Tensor q, const Linear& absorb, const Linear& value,
+                     const Mla& spec, const RaggedBatch& batch, const KvLayer& cache,
+                     Arena& arena) override;
   void gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) override;
   Routing route(Tensor logits, Tensor bias, const Router& router, Arena& arena) override;
   void experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
@@ -61,7 +66,7 @@ class TapOps final : public ForwardOps {
               Tensor x, Tensor out);
 
   std::map<const Linear*, std::vector<Linear>> experts_;
-  std::map<const Linear*, InputFormat> inputs_;
+  std::map<const Linear*, RoundedInput> inputs_;
   std::vector<float> rounded_;
   Arena scratch_;
   Matrix* residual_ = nullptr;

@@ -82,6 +82,10 @@ def test_refusals_name_what_is_wrong(skiff, demo, data, tmp_path):
                       ("w8a16", "--min-expert-tokens", 8)):
         said = skiff.refused("quantize", demo, "--to", to, "--out", tmp_path / "a", *flag)
         assert flag[0] in said and f"--to {to}" in said and "leave it out" in said
+    assert "--shift" in skiff.refused("quantize", demo, "--to", "a8w8", "--shift", "--out", tmp_path / "a")
+    assert "a8w8" in skiff.refused("quantize", demo, "--to", "gptq", "--shift", "--out", tmp_path / "a")
+    assert "Ernie4_5_Moe" in skiff.refused("quantize", demo, "--to", "a8w8", "--layout", "paddlenlp",
+                                           "--out", tmp_path / "a")
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"words": 1}\n')
     assert "line 1" in skiff.refused("quantize", demo, "--to", "fp8", "--out", tmp_path / "a",
@@ -93,6 +97,29 @@ def test_refusals_name_what_is_wrong(skiff, demo, data, tmp_path):
     root = demo.parents[1]
     assert "quantized already" in skiff.refused("quantize", root / "tests/quantized/gptq", "--to",
                                                 "fp8", "--out", tmp_path / "a")
+
+
+def test_paddlenlps_tables_lie_beside_the_tensors(skiff, demo, tmp_path):
+    model = demo.parents[1] / "tests/golden/llama"
+    data = tmp_path / "ids.jsonl"
+    data.write_text("".join(json.dumps({"ids": [(i * k) % 112 for i in range(64)]}) + "\n" for k in (5, 7, 11)))
+    out = tmp_path / "out"
+    quantize(skiff, model, out, "a8w8", "--layout", "paddlenlp", "--data", data, "--kv-cache-dtype", "int8")
+    weights, inputs, cache = (json.loads((out / f"{name}_scales.json").read_text())
+                              for name in ("weight", "act", "cachekv"))
+    layer = "llama.layers.0.self_attn"
+    assert len(weights[f"{layer}.k_proj.weight_quanter"]) == 16
+    assert inputs[f"{layer}.k_proj.activation_quanter"] == inputs[f"{layer}.q_proj.activation_quanter"] > 0
+    keys = cache[f"{layer}.cachek_matmul.activation_quanter"]
+    assert len(keys) == 4 and keys[0] == keys[1] != keys[2] == keys[3]  # two heads share one
+    quantization = json.loads((out / "config.json").read_text())["quantization_config"]
+    assert quantization["quant_type"] == "a8w8c8" and quantization["shift"] is False
+    assert "a8w8" in skiff.ok("inspect", out)
+    ask = ["--prompt-token-ids", "5,17,99,3", "--max-tokens", 4, "--kv-cache-dtype", "int8", "--dtype", "float32"]
+    skiff.ok("predict", out, *ask)
+    del weights[f"{layer}.k_proj.weight_quanter"]
+    (out / "weight_scales.json").write_text(json.dumps(weights))
+    assert f"{layer}.k_proj.weight_quanter" in skiff.refused("predict", out, *ask)
 
 
 def stored_weights(folder, quantization):
@@ -135,7 +162,7 @@ def round_inputs(torch, model):
 @pytest.mark.parametrize("to,flags,most", [
     ("w4a16", ["--group-size", -1], 1e-3), ("w4a16", ["--group-size", 16, "--symmetric", "false"], 1e-3),
     ("gptq", ["--group-size", 32], 1e-3), ("awq", ["--group-size", 32], 1e-3), ("w8a16", [], 1e-3),
-    ("a8w8", [], 0.1), ("w4a8", ["--group-size", -1], 0.1), ("fp8", [], 0.1)])
+    ("a8w8", [], 0.1), ("a8w8", ["--shift"], 0.1), ("w4a8", ["--group-size", -1], 0.1), ("fp8", [], 0.1)])
 def test_transformers_computes_the_same(skiff, demo, tmp_path, to, flags, most):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
