@@ -54,7 +54,9 @@ void Worker::refuse(const std::string& why) const {
 StepPlan Worker::taken(const std::vector<std::byte>& message) const {
   Result<StepPlan> plan = read_plan(message);
   if (!plan) refuse(plan.error().what);
-  const Status good = check_plan(*plan, {.limits = resolved_.limits,
+  sched::Limits limits = resolved_.limits;
+  limits.chained_drafts = ranks_.first().executor().chained_drafts();
+  const Status good = check_plan(*plan, {.limits = limits,
                                          .block_size = resolved_.cache.block_size,
                                          .blocks = ranks_.first().memory().blocks,
                                          .host_blocks = lower_.host.num_blocks()});

@@ -145,8 +145,12 @@ class NodeWorkerTest : public testing::Test {
     std::map<SeqId, Heard> all;
     {
       const auto llm = Llm::start(of_node(0, nodes, ranks), ear.sink());
-      for (SeqId id = 1; id <= kRequests; ++id)
-        llm->submit(request(id, id % 4 == 0 ? std::make_shared<Multiples>(3) : nullptr));
+      for (SeqId id = 1; id <= kRequests; ++id) {
+        const bool constrained = id % 4 == 0 && !plain_;
+        NewSequence sequence = request(id, constrained ? std::make_shared<Multiples>(3) : nullptr);
+        if (plain_) sequence.params.logprobs = kNoLogprobs;
+        llm->submit(std::move(sequence));
+      }
       EXPECT_TRUE(ear.wait_for_ends(kRequests));
       llm->stop(/*drain=*/true);
       for (SeqId id = 1; id <= kRequests; ++id) all[id] = ear.of(id);
@@ -157,6 +161,7 @@ class NodeWorkerTest : public testing::Test {
 
   DummyFolder folder_;
   EngineConfig config_;
+  bool plain_ = false;  // requests ask for tokens alone, so that steps may be chained
   const int port_ = free_port();
 };
 
@@ -198,6 +203,8 @@ TEST_F(NodeWorkerTest, DraftsChangeNoText) {
   check({.method = "draft_model", .tokens = 2, .model = config_.model});
   check({.method = "draft_model", .tokens = 3, .model = config_.model, .ranks = 1});
   config_.model = deep.path();
+  check({.method = "mtp", .tokens = 2});
+  plain_ = true;
   check({.method = "mtp", .tokens = 2});
 }
 

@@ -58,6 +58,9 @@ void check_chained(const StepPlan& plan, const PlanBounds& bounds, Checker& chec
   if (plan.chained) checker.need("the number of drafts behind a chained step", most, 1, kAnything);
   const Token* row = plan.tokens.data();
   for (const Span& span : plan.spans) {
+    // They stand behind a token and at least one draft.
+    if (span.after_drafts)
+      checker.need("the beginning of rows behind drafts", span.begin, 2, kAnything);
     for (int draft = 0; draft < span.draft; ++draft)
       if (row[span.count - span.draft + draft] == kOnDevice)
         checker.need("the number of a draft that the host does not know", draft, 0, most);

@@ -14,7 +14,12 @@ namespace {
 using namespace skiff;
 
 const engine::PlanBounds kBounds{
-    .limits = {.max_seqs = 4, .max_rows = 16, .max_context = 64, .max_logit_rows = 8, .vocab = 97},
+    .limits = {.max_seqs = 4,
+               .max_rows = 16,
+               .max_context = 64,
+               .max_logit_rows = 8,
+               .vocab = 97,
+               .chained_drafts = 2},
     .block_size = 8,
     .blocks = 10,
     .host_blocks = 3};
@@ -28,7 +33,8 @@ void use(const StepPlan& plan) {
     SKIFF_CHECK(span.slot < kBounds.limits.max_seqs && slots.insert(span.slot).second);
     const int end = span.begin + span.count;
     SKIFF_CHECK(end <= kBounds.limits.max_context);
-    const auto used = (end + kBounds.block_size - 1) / kBounds.block_size;
+    const int further = plan.chained ? kBounds.limits.chained_drafts - 1 : 0;
+    const auto used = (end + further + kBounds.block_size - 1) / kBounds.block_size;
     SKIFF_CHECK(plan.page_start[i] + used <= plan.page_start[i + 1]);
   }
   for (const BlockId page : plan.pages) SKIFF_CHECK(page >= 0 && page < kBounds.blocks);

@@ -85,6 +85,8 @@ TEST(PlanBounds, ChainedStepsNeedPagesAndADrafter) {
   EXPECT_THAT(refusal(2, as_it_is), HasSubstr("the number of pages of a span is 1"));
   EXPECT_EQ(refusal(2, [](StepPlan& p) { p.pages.push_back(1), p.page_start[1] = 2; }), "");
   EXPECT_EQ(refusal(2, [](StepPlan& p) { p.chained = false; }), "");
+  EXPECT_THAT(refusal(2, [](StepPlan& p) { p.spans[0].begin = 1, p.spans[0].after_drafts = true; }),
+              HasSubstr("the beginning of rows behind drafts is 1"));
 }
 
 TEST(PlanBounds, RowsAreBounded) {

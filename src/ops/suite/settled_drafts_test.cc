@@ -18,12 +18,12 @@ struct Settling {
 // Some drafts equal what the row before them draws. `forced`: so many are kept, whatever is drawn.
 void add_sequence(Settling& s, Workspace& ws, int drafts, int right, int forced) {
   const auto i = s.slots.size();
-  const int row = s.row_start.back();
+  const size_t row = s.tokens.size();
   std::vector<int32_t> drawn;
   for (int j = 0; j <= drafts; ++j) drawn.push_back(ws.rng.below(1000));
   s.drafts.push_back(drafts);
   s.kept.push_back(forced);
-  s.row_start.push_back(row + 1 + drafts);
+  s.row_start.push_back(s.row_start.back() + 1 + drafts);
   s.tokens.push_back(ws.rng.below(1000));
   for (int j = 0; j < drafts; ++j)
     s.tokens.push_back(j == right ? drawn[static_cast<size_t>(j)] + 1000
@@ -32,15 +32,15 @@ void add_sequence(Settling& s, Workspace& ws, int drafts, int right, int forced)
   s.drawn.insert(s.drawn.end(), drawn.begin() + 1, drawn.end());
   const int kept = forced < 0 ? std::min(right, drafts) : forced;
   for (int j = 0; j <= drafts; ++j)
-    s.next.push_back(j < kept ? s.tokens[static_cast<size_t>(row + 1 + j)]
+    s.next.push_back(j < kept ? s.tokens[row + 1 + static_cast<size_t>(j)]
                               : drawn[static_cast<size_t>(j)]);
   const auto slot = static_cast<size_t>(s.slots.emplace_back(s.slots.size() * 7 % kSlots));
   const bool behind = ws.rng.below(2) == 1;
   s.moved_slots.push_back(behind ? static_cast<int32_t>(slot) : -1);
   s.moved[slot] = drafts - kept + (behind ? s.refused[slot] : 0);
   s.refused[slot] = drafts - kept;
-  s.last[slot] = s.next[static_cast<size_t>(row + kept)];
-  s.ends.push_back(row + kept);
+  s.last[slot] = s.next[row + static_cast<size_t>(kept)];
+  s.ends.push_back(static_cast<int32_t>(row) + kept);
 }
 
 TEST_P(OpSuite, DraftsAreSettledAsTheHostWould) {
@@ -121,6 +121,7 @@ const std::vector<MovedPiece> kMovedPieces = {{0, 1, -1},  {62, 1, 1},  {63, 2, 
 
 std::vector<Piece> pieces_of(const std::vector<MovedPiece>& all, bool moved) {
   std::vector<Piece> out;
+  out.reserve(all.size());
   for (const MovedPiece& piece : all)
     out.push_back({piece.begin + (moved ? 0 : std::max(piece.by, 0)), piece.rows});
   return out;
