@@ -98,7 +98,10 @@ Setup random_setup(std::mt19937_64& rng) {
   s.most_drafts = pick(0, 5);
   s.right = pick(0, 4);
   choose_tiers(s, rng);
-  if (s.drafts && rng() % 2) s.limits.chained_drafts = pick(1, 4);
+  if (s.drafts && rng() % 2) {
+    s.limits.chained_drafts = pick(1, 4);
+    s.limits.chained_reach = s.limits.chained_drafts - pick(0, 1);
+  }
   return s;
 }
 

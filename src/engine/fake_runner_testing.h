@@ -173,7 +173,7 @@ class FakeRunner : public Runner {
       SKIFF_CHECK(drafted && s.sample && s.count == 1 + s.draft &&
                   s.prompt_logprobs == kNoLogprobs);
       SKIFF_CHECK(slot.open.params.logprobs == kNoLogprobs);
-      for (int d = 1; d < options_.limits.chained_drafts; ++d) at(s.begin + s.draft + d) = 38;
+      for (int d = 0; d < options_.limits.chained_reach; ++d) at(s.begin + s.count + d) = 38;
     }
     slot.chained = plan.chained;
   }

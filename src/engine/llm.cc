@@ -165,7 +165,7 @@ sched::Limits LocalLlm::prepare(StartLog& log) {
   ranks_.warm_up();
   log.ledger.close("warm-up");
   sched::Limits limits = resolved_.limits;
-  limits.chained_drafts = ranks_.first().executor().chained_drafts();
+  ranks_.first().executor().tell_chaining(limits);
   if (!log.quiet) spdlog::info("at most {} sequences run at a time", limits.max_seqs);
   if (!resolved_.measures_steps) return limits;
   const std::unique_ptr<Runner> runner = ranks_.make_runner();

@@ -52,9 +52,9 @@ size_t draft_probs_bytes(const ModelSpec& spec, const ModelDrafter::Options& opt
 // Chained passes are made where ModelDrafter::chains() says that they can be.
 size_t chain_bytes(const ModelSpec& spec, const ModelDrafter::Options& options, int block_size,
                    const Ops& ops) {
-  if (!spec.joins || !options.vocabulary.empty() || options.sampled) return 0;
+  if (!options.vocabulary.empty() || options.sampled) return 0;
   return ChainedPasses::memory_bytes({.limits = options.limits,
-                                      .act = options.act,
+                                      .joins = spec.joins,
                                       .tokens = options.tokens,
                                       .page_size = block_size,
                                       .captures = {}},

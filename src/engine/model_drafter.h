@@ -82,12 +82,13 @@ class ModelDrafter {
   // From now on steps may be chained; called once, at start-up. Requires chains(). `slots` must
   // outlive the drafter, and have as many drafts as Options::tokens.
   void begin_chain(const SlotTokens& slots);
-  // Returns whether tokens can be drafted without the host: by a module, the most likely ones of
-  // the whole vocabulary, at every position that a step may have.
+  // Returns whether tokens can be drafted without the host: the most likely ones of the whole
+  // vocabulary, at every position that a step may have.
   bool chains() const {
-    return spec_.joins && vocabulary_.empty() && draft_probs_.rows() == 0 &&
-           max_context_ == limits_.max_context;
+    return vocabulary_.empty() && draft_probs_.rows() == 0 && max_context_ == limits_.max_context;
   }
+  // Returns at how many positions behind a chained step's rows the drafter computes.
+  int reach() const { return spec_.joins ? tokens_ - 1 : tokens_; }
   // Drafts behind a chained step whose draw has been started, see ChainedPasses::Step; `hidden` is
   // draft()'s, of a step that was not kept.
   void chain(const StepPlan& plan, const StepFrame& frame, const DraftVerdicts& drafts,

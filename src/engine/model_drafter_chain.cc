@@ -5,18 +5,20 @@ namespace skiff::engine {
 
 void ModelDrafter::begin_chain(const SlotTokens& slots) {
   SKIFF_CHECK(chains() && !chained_);
-  chained_.emplace(ChainedPasses::Parts{.ops = ops_,
-                                        .decoder = decoder_,
-                                        .kv = kv_,
-                                        .arena = arena_,
-                                        .joined = joined_.view(act_, {max_rows_, spec_.hidden}),
-                                        .greedy = greedy_},
-                   ChainedPasses::Options{.limits = limits_,
-                                          .act = act_,
-                                          .tokens = tokens_,
-                                          .page_size = kv_.front().page_size,
-                                          .captures = captures_},
-                   slots);
+  chained_.emplace(
+      ChainedPasses::Parts{
+          .ops = ops_,
+          .decoder = decoder_,
+          .kv = kv_,
+          .arena = arena_,
+          .joined = spec_.joins ? joined_.view(act_, {max_rows_, spec_.hidden}) : Tensor{},
+          .greedy = greedy_},
+      ChainedPasses::Options{.limits = limits_,
+                             .joins = spec_.joins,
+                             .tokens = tokens_,
+                             .page_size = kv_.front().page_size,
+                             .captures = captures_},
+      slots);
 }
 
 void ModelDrafter::chain(const StepPlan& plan, const StepFrame& frame, const DraftVerdicts& drafts,
@@ -30,17 +32,20 @@ void ModelDrafter::chain(const StepPlan& plan, const StepFrame& frame, const Dra
   num_passes_ += chained_->passes();
 }
 
-// The passes behind the step have taken all its right rows.
+// The passes behind the step have taken all its right rows, and those of a model the token behind
+// them.
 void ModelDrafter::read_chained(const StepPlan& plan, const StepResult& result) {
   for (size_t i = 0; i < plan.spans.size(); ++i) {
     const Span& span = plan.spans[i];
     std::optional<Text>& text = slots_.at(static_cast<size_t>(span.slot));
     const std::vector<Token>& gained = result.tokens[i];
-    SKIFF_CHECK(text && text->kept.empty() && text->computed == span.begin &&
+    const int ahead = spec_.joins ? 0 : 1;
+    SKIFF_CHECK(text && text->kept.empty() && text->computed == span.begin + ahead &&
                     text->tokens.size() == static_cast<size_t>(span.begin) + 1,
                 "slot {} lags behind a chained step", span.slot);
     text->tokens.insert(text->tokens.end(), gained.begin(), gained.end());
-    text->computed = text->seen = span.begin + static_cast<int>(gained.size());
+    text->computed = text->seen = span.begin + ahead + static_cast<int>(gained.size());
+    text->ahead.clear();
     text->unchecked = 0;
   }
 }

@@ -34,14 +34,18 @@ model::LoadedModel dummy(const std::string& dir, uint64_t seed, Ops& ops,
 // What each request says alone is the same with a drafter and every number of drafts, with those
 // that n-grams of the text append to them, too.
 void check_texts(Model& model, const model::LoadedModel& drafter, int cases, Totals& totals,
-                 int appended = 0) {
+                 int appended = 0, bool chained = false) {
   for (int seed = 0; seed < cases; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937_64 rng(static_cast<uint64_t>(seed));
     const store::TempDir storage;
-    const auto requests = random_requests(rng, model.weights.spec.vocab);
+    auto requests = random_requests(rng, model.weights.spec.vocab);
+    const bool chains = chained && seed % 2 == 1;
+    if (chains) let_chain(requests);
     const Texts alone = texts_alone(model, requests, rng, storage);
     engine::Setup setup = random_setup(rng);
+    if (chains) setup.depth = 2;
+    setup.chains = chains;
     setup.drafter = &drafter;
     setup.draft_tokens = 1 + seed % 5;
     setup.pauses = seed % 4;
@@ -68,6 +72,19 @@ TEST(ModelDrafter, NeverChangesAText) {
   EXPECT_LT(totals.kept, totals.drafted / 2) << "another model's drafts are mostly wrong";
   EXPECT_GT(totals.preemptions, 0u);
   EXPECT_GT(totals.cached, 0u);
+}
+
+TEST(ModelDrafter, NeverChangesATextWhereStepsAreChained) {
+  DummyFolder folder("drafted_chained");
+  Model model(folder.path(), model::LoadFormat::kDummy, DType::kF32, make_cpu_ops(2));
+  for (const uint64_t seed : {5, 9}) {
+    const model::LoadedModel drafter = dummy(folder.path(), seed, *model.ops);
+    Totals totals;
+    check_texts(model, drafter, 30, totals, /*appended=*/0, /*chained=*/true);
+    print(seed == 5 ? "the model, chained" : "another model, chained", totals, 0);
+    EXPECT_GT(totals.chained, totals.steps / 20);
+    EXPECT_EQ(totals.kept > totals.drafted / 4, seed == 5);
+  }
 }
 
 TEST(ModelDrafter, NeverChangesATextWithNgramsBehindItsDrafts) {

@@ -210,14 +210,6 @@ class DemoMtp : public ::testing::Test {
                                 *model_->ops);
     model::share_weights(module_.spec, module_.weights, model_->weights.weights);
   }
-  // So that steps may be chained.
-  static void simplify(SamplingParams& params) {
-    params = {.temperature = params.temperature,
-              .top_p = params.top_p,
-              .top_k = params.top_k,
-              .seed = params.seed,
-              .logit_bias = params.logit_bias};
-  }
   // As steps of a device are: its kernels for many pages take these sizes.
   static void suit_device(engine::Setup& setup, int seed) {
     setup.block_size = 16 << (seed % 3);
@@ -232,8 +224,7 @@ class DemoMtp : public ::testing::Test {
       std::mt19937_64 rng(static_cast<uint64_t>(seed));
       const store::TempDir storage;
       auto requests = random_requests(rng, model_->weights.spec.vocab);
-      if (seed % 2 == 1)
-        for (NewSequence& request : requests) simplify(request.params);
+      if (seed % 2 == 1) let_chain(requests);
       const bool device = model_->ops->device() != Device{};
       engine::Setup solitary;
       if (device) suit_device(solitary, 0);

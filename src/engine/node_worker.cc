@@ -55,7 +55,7 @@ StepPlan Worker::taken(const std::vector<std::byte>& message) const {
   Result<StepPlan> plan = read_plan(message);
   if (!plan) refuse(plan.error().what);
   sched::Limits limits = resolved_.limits;
-  limits.chained_drafts = ranks_.first().executor().chained_drafts();
+  ranks_.first().executor().tell_chaining(limits);
   const Status good = check_plan(*plan, {.limits = limits,
                                          .block_size = resolved_.cache.block_size,
                                          .blocks = ranks_.first().memory().blocks,

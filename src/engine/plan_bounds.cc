@@ -49,7 +49,7 @@ int64_t logit_rows(const Span& span) {
 // Returns the end of the positions that a span needs pages for: behind a chained step tokens are
 // drafted at further ones.
 int64_t end_of_pages(const StepPlan& plan, const Span& span, const PlanBounds& bounds) {
-  const int further = plan.chained ? bounds.limits.chained_drafts - 1 : 0;
+  const int further = plan.chained ? bounds.limits.chained_reach : 0;
   return int64_t{span.begin} + span.count + further;
 }
 

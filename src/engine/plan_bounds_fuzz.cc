@@ -13,16 +13,16 @@ namespace {
 
 using namespace skiff;
 
-const engine::PlanBounds kBounds{
-    .limits = {.max_seqs = 4,
-               .max_rows = 16,
-               .max_context = 64,
-               .max_logit_rows = 8,
-               .vocab = 97,
-               .chained_drafts = 2},
-    .block_size = 8,
-    .blocks = 10,
-    .host_blocks = 3};
+const engine::PlanBounds kBounds{.limits = {.max_seqs = 4,
+                                            .max_rows = 16,
+                                            .max_context = 64,
+                                            .max_logit_rows = 8,
+                                            .vocab = 97,
+                                            .chained_drafts = 2,
+                                            .chained_reach = 1},
+                                 .block_size = 8,
+                                 .blocks = 10,
+                                 .host_blocks = 3};
 
 // What the batch builder and the sampler do with the numbers.
 void use(const StepPlan& plan) {
@@ -33,7 +33,7 @@ void use(const StepPlan& plan) {
     SKIFF_CHECK(span.slot < kBounds.limits.max_seqs && slots.insert(span.slot).second);
     const int end = span.begin + span.count;
     SKIFF_CHECK(end <= kBounds.limits.max_context);
-    const int further = plan.chained ? kBounds.limits.chained_drafts - 1 : 0;
+    const int further = plan.chained ? kBounds.limits.chained_reach : 0;
     const auto used = (end + further + kBounds.block_size - 1) / kBounds.block_size;
     SKIFF_CHECK(plan.page_start[i] + used <= plan.page_start[i + 1]);
   }

@@ -70,6 +70,7 @@ TEST(PlanBounds, ChainedStepsNeedPagesAndADrafter) {
   const auto refusal = [](int drafts, const std::function<void(StepPlan&)>& change) {
     PlanBounds bounds = kBounds;
     bounds.limits.chained_drafts = drafts;
+    bounds.limits.chained_reach = drafts - 1;
     StepPlan plan{.spans = {{.slot = 3, .begin = 5, .count = 3, .draft = 2, .sample = true}},
                   .tokens = {kOnDevice, kOnDevice, kOnDevice},
                   .pages = {4},

@@ -88,7 +88,7 @@ struct Setup {
   std::vector<const model::LoadedModel*> other_drafters;  // and those of the ranks behind the first
   bool drafter_whole = false;                             // every rank computes all of it
   int draft_tokens = 1;
-  bool chains = false;  // steps with a module may be chained
+  std::optional<bool> chains;  // whether steps may be chained; empty: by chance
   DraftCheck check;
   int pauses = 0;  // so many of four runs of steps have no drafts behind them
   // Where the model is a replica that shares experts: all of them run at the same time, and meet
@@ -219,7 +219,7 @@ struct RankOfRun {
                   .captures = setup.captures,
                   .drafter = make_drafter(model, mesh, setup),
                   .check = setup.check,
-                  .chains = setup.chains}) {}
+                  .chains = setup.chains.value_or(false)}) {}
   ModelDrafter* make_drafter(Model& model, comm::Mesh& mesh, const Setup& setup) {
     if (setup.drafter == nullptr) return nullptr;
     const auto rank = static_cast<size_t>(mesh.tp->rank());
@@ -255,7 +255,10 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
                 const Texts* guesses, const store::TempDir& dir, Listener& listener,
                 Totals& totals) {
   const auto ranks = static_cast<int>(model.ranks());
-  setup.chains = setup.check.rule <= DraftRule::kGreedy && (setup.chains || rng() % 3);
+  // Drafts from texts would stand behind those that lie on the device.
+  const bool by_chance = rng() % 3 > 0;
+  setup.chains =
+      setup.check.rule <= DraftRule::kGreedy && !setup.drafts && setup.chains.value_or(by_chance);
   model::HostBlocks host(cached_spec(model.weights.spec, setup.drafter), setup.tiers.host_blocks,
                          setup.block_size, model.kv, {}, ranks);
   auto store = open_store(setup, host, dir);
@@ -276,7 +279,7 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
     parts.emplace_back(model.rank(static_cast<size_t>(i)), mesh, setup, host.part(i, ranks));
     members.push_back({parts.back().executor, *mesh.tp});
   }
-  setup.limits.chained_drafts = parts[0].executor.chained_drafts();
+  parts[0].executor.tell_chaining(setup.limits);
   sched::Scheduler scheduler(setup.limits, cache);
   std::unique_ptr<Runner> device;
   if (setup.shared.lockstep)
@@ -425,6 +428,18 @@ inline void expect_same(const Listener& got, const Texts& want) {
     ASSERT_EQ(heard.finish, alone.finish);
     ASSERT_NO_FATAL_FAILURE(expect_same(heard.logprobs, alone.logprobs));
     ASSERT_NO_FATAL_FAILURE(expect_same(heard.prompt_logprobs, alone.prompt_logprobs));
+  }
+}
+
+// Leaves out what keeps steps from being chained.
+inline void let_chain(std::vector<NewSequence>& requests) {
+  for (NewSequence& request : requests) {
+    const SamplingParams& p = request.params;
+    request.params = {.temperature = p.temperature,
+                      .top_p = p.top_p,
+                      .top_k = p.top_k,
+                      .seed = p.seed,
+                      .logit_bias = p.logit_bias};
   }
 }
 

@@ -68,7 +68,7 @@ StepPlan blank_step(int rows, int length, int block_size, int drafts = 0, int ch
                           .count = count,
                           .draft = drafts,
                           .sample = count == 1 + drafts});
-    const int positions = count + std::max(0, chained - 1);
+    const int positions = count + chained;  // the most that a drafter reaches
     for (int page = 0; page * block_size < positions; ++page) plan.pages.push_back(page);
     plan.page_start.push_back(static_cast<int32_t>(plan.pages.size()));
   }

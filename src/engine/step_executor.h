@@ -46,9 +46,11 @@ class StepExecutor {
   // later once.
   void tune(int blocks);
   void record(int blocks);
-  // Returns how many tokens are drafted behind chained steps (StepPlan::chained); 0: there are
-  // none.
-  int chained_drafts() const { return chained_drafts_; }
+  // Sets what a scheduler must know of chained steps (StepPlan::chained).
+  void tell_chaining(sched::Limits& limits) const {
+    limits.chained_drafts = chained_drafts_;
+    limits.chained_reach = chained_drafts_ > 0 ? drafter_->reach() : 0;
+  }
   // Launches a step. Waits only if the host must know what an earlier step has drawn, or which
   // drafts were kept before others are checked. At most two steps may be in flight. `round`: the
   // parts of all replicas that share experts, this one's among them, where a device computes.

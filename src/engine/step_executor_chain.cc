@@ -28,7 +28,7 @@ void StepExecutor::record_chain(const StepPlan& plan, StepFrame& frame, Tensor h
 
 // Runs two chained steps behind each other, since the first use of a kernel takes device memory.
 void StepExecutor::rehearse_chain(int64_t room) {
-  const int k = chained_drafts_, last = 3 + 3 * k;
+  const int k = chained_drafts_, last = 4 + 3 * k;
   if (k == 0 || room < last || std::min(limits_.max_rows, limits_.max_logit_rows) < 1 + k) return;
   StepPlan plan{.tokens = {0}, .page_start = {0}};
   plan.spans = {{.count = 1, .sample = true}};

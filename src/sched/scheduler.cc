@@ -251,7 +251,7 @@ bool Scheduler::may_chain(const StepPlan& plan, size_t span) const {
   const Span& s = plan.spans[span];
   const Sequence& sequence = *all_.at(s.seq);
   const int pages = plan.page_start[span + 1] - plan.page_start[span];
-  const int end = s.begin + s.count + limits_.chained_drafts - 1;
+  const int end = s.begin + s.count + limits_.chained_reach;
   return s.sample && s.count == 1 + s.draft && s.prompt_logprobs == kNoLogprobs && sequence.ready &&
          sequence.draws_alone() && end <= pages * cache_.block_size();
 }

@@ -38,6 +38,7 @@ struct Limits {
   // How many tokens are drafted for each sequence behind a chained step (StepPlan::chained), at
   // most kMostMovedBack; 0: no step can be chained.
   int chained_drafts = 0;
+  int chained_reach = 0;  // positions behind such a step's rows at which the drafter computes
 };
 
 struct SchedulerStats {

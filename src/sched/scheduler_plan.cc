@@ -112,8 +112,8 @@ bool Scheduler::continue_decodes(PlanBuilder& step) {
     if (draft > 0 && !cache_.grow(s.table, s.planned + 1 + draft)) draft = 0;
     const bool room = make_room(s, s.planned + 1 + draft);
     // Without blocks for further drafts the step is not chained.
-    const int further = s.planned + draft + limits_.chained_drafts;
-    if (room && limits_.chained_drafts > 1 && further <= capacity_) cache_.grow(s.table, further);
+    const int further = s.planned + 1 + draft + limits_.chained_reach;
+    if (room && limits_.chained_reach > 0 && further <= capacity_) cache_.grow(s.table, further);
     if (room) step.add(s, 1 + draft, draft);
     if (!room && wait_for_room(s)) return false;
     ++it;
