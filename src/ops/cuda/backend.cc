@@ -394,7 +394,7 @@ void CudaOps::linear(Tensor out, Tensor x, const Linear& w) {
 void CudaOps::product(Tensor out, Tensor x, const Linear& w) {
   const bool beside = last_product_.allows({x}, {out});
   products_.product(out, x, w, stream(), beside);
-  if (products_.streamed().triggers_late(x, w)) last_product_.remember(out, x);
+  if (products_.triggers_late(x, w)) last_product_.remember(out, x);
 }
 
 void CudaOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
@@ -465,7 +465,7 @@ void CudaOps::gated_act(Tensor out, Tensor gate_up, Act act) {
 void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) {
   if (gathered([&] { return one_row_.gated_linear(out, x, w, act); })) return;
   if (products_.gated_product(out, x, w, act, stream())) {
-    if (products_.streamed().triggers_late(x, w)) last_product_.remember(out, x);
+    if (products_.triggers_late(x, w)) last_product_.remember(out, x);
     return done();
   }
   const size_t mark = arena.mark();
