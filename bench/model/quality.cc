@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "arch/shard.h"
 #include "base/json.h"
 #include "comm/communicator.h"
 #include "model/single.h"
@@ -82,7 +83,7 @@ Run run(const std::string& folder, const std::vector<Text>& texts, DType dtype,
   const auto ops = make_cpu_ops(0);
   model::ModelConfig config = model::read_model_config(folder);
   if (schemes.of(model::LayerKind::kExperts) != schemes.of(model::LayerKind::kDense))
-    model::separate_shared_experts(config.spec);
+    separate_shared_experts(config.spec);
   const model::LoadedModel model = model::load_model(
       folder, config, {.precision = uniform_precision(dtype), .schemes = schemes, .progress = {}},
       *ops);

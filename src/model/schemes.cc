@@ -17,12 +17,13 @@ constexpr std::string_view kConfigFlag = "--quantization-config";
 // Each scheme is one line, however long.
 // clang-format off
 std::vector<Scheme> make_schemes() {
-  const InputFormat tokens{kI8, InputFormat::kToken}, groups{kF8, InputFormat::kGroups};
+  const InputFormat tokens{kI8, InputFormat::kToken}, groups{kF8, InputFormat::kGroups}, tokens_of_floats{kF8, InputFormat::kToken};
   return {
       {"wint8", "8-bit integers, a scale for each output, as Paddle rounds them", {kI8, 1, 0, kBF16}, QuantRule::kPaddle},
       {"wint4", "4-bit integers, a scale for each output, as Paddle rounds them", {kI4, 1, 0, kBF16}, QuantRule::kPaddle},
       {"int4", "4-bit integers, a scale for each 128 inputs", {kI4, 1, 128, kBF16}, QuantRule::kSignedExtreme, 64},
       {"block_wise_fp8", "8-bit floats, a scale for each 128 x 128, times 8-bit activations", {kF8, 128, 128, kF32, {}, groups}, QuantRule::kFloat8},
+      {"fp8", "8-bit floats times 8-bit activations, a scale for each output and each token", {kF8, 1, 0, kF32, {}, tokens_of_floats}, QuantRule::kFloat8},
       {"a8w8", "8-bit integers times 8-bit activations, a scale for each output and each token", {kI8, 1, 0, kF32, {}, tokens}, QuantRule::kAbsMax},
       {"w4a8", "4-bit integers times 8-bit activations, a scale for each output and each token", {kI4, 1, 0, kF32, {}, tokens}, QuantRule::kPaddle},
   };
@@ -35,7 +36,8 @@ struct Alias {
 constexpr Alias kAliases[] = {{"weight_only_int8", "wint8"},
                               {"weight_only_int4", "wint4"},
                               {"w8a8", "a8w8"},
-                              {"a8w8_fp8", "block_wise_fp8"}};
+                              {"a8w8_fp8", "block_wise_fp8"},
+                              {"wfp8afp8", "fp8"}};
 
 // Names that mean one scheme for experts and another one for all other layers but the head; without
 // experts, `alone`.
@@ -46,6 +48,8 @@ constexpr Recipe kRecipes[] = {
     {"wint4", "wint4", "wint8", "wint4"},
     {"weight_only_int4", "wint4", "wint8", "wint4"},
     {"w4a8", "w4a8", "a8w8", "w4a8"},
+    {"fp8", "block_wise_fp8", "fp8", "fp8"},
+    {"wfp8afp8", "block_wise_fp8", "fp8", "fp8"},
     {"a8w8_fp8_wint4", "wint4", "block_wise_fp8", "block_wise_fp8"},
 };
 

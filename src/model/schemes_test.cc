@@ -54,6 +54,26 @@ TEST(Schemes, FourBitsOfPaddleMayStandBesideFloats) {
             choose_schemes("block_wise_fp8", "", mixture()));
 }
 
+// Experts have blocks, which the kernels of stacks multiply fastest.
+TEST(Schemes, FloatsWithAScaleForEachOutputStandBesideBlocks) {
+  for (const char* name : {"fp8", "wfp8afp8"}) {
+    const SchemeChoice mixed = choose_schemes(name, "", mixture());
+    EXPECT_EQ(mixed.of(LayerKind::kExperts), find_scheme("block_wise_fp8"));
+    EXPECT_EQ(mixed.of(LayerKind::kDense), find_scheme("fp8"));
+    EXPECT_EQ(mixed.of(LayerKind::kAttention), find_scheme("fp8"));
+    EXPECT_EQ(choose_schemes(name, "", dense()).of(LayerKind::kDense), find_scheme("fp8"));
+  }
+  EXPECT_EQ(choose_schemes("", R"({"experts": "fp8"})", mixture()).of(LayerKind::kExperts),
+            find_scheme("fp8"));
+  EXPECT_EQ(find_scheme("fp8")->format_for(172),
+            (WeightFormat{DType::kF8E4M3,
+                          1,
+                          0,
+                          DType::kF32,
+                          {},
+                          InputFormat{DType::kF8E4M3, InputFormat::kToken}}));
+}
+
 TEST(Schemes, FourBitsWithRoundedInputsLeaveTheOtherLayersOfAMixtureInEight) {
   const SchemeChoice mixed = choose_schemes("w4a8", "", mixture());
   EXPECT_EQ(mixed.of(LayerKind::kExperts), find_scheme("w4a8"));

@@ -4,6 +4,7 @@
 
 #include "harness.cuh"
 #include "ops/cuda/linear/dense.h"
+#include "ops/cuda/quant/channel_call.h"
 #include "ops/cuda/quant/codes.cuh"
 #include "ops/cuda/quant/prepare.h"
 #include "ops/cuda/quant/quantize.h"
@@ -218,7 +219,8 @@ __global__ void check_quantized(Check c) {
 struct Context {
   cudaStream_t stream;
   DenseProducts& dense;
-  DenseProducts& streams;  // weights are never unpacked for the library
+  DenseProducts& streams;              // weights are never unpacked for the library
+  DenseProducts* libraries = nullptr;  // the library multiplies channels from one row on
   int checks = 0, failures = 0;
 };
 
@@ -484,14 +486,98 @@ void time_shape(Context& c, const Named& f, const Shape& s, const std::vector<in
   }
 }
 
+WeightFormat float8_by_blocks() {
+  WeightFormat f = format(DType::kF8E4M3, 128, 128, DType::kF32);
+  f.input = InputFormat{DType::kF8E4M3, InputFormat::kGroups};
+  return f;
+}
+WeightFormat float8_by_tokens() {
+  WeightFormat f = format(DType::kF8E4M3, 1, 0, DType::kF32);
+  f.input = InputFormat{DType::kF8E4M3, InputFormat::kToken};
+  return f;
+}
+
+// Every way to divide a product by a weight with a scale for each output, its rows being rounded,
+// beside cuBLASLt's (which rounds them, too).
+void divide_channels(Context& c, const Shape& s, const std::vector<int>& rows_list, bool gated) {
+  Weight w;
+  make_weight(w, float8_by_tokens(), 0, s.out, s.in, false, 7, c.stream);
+  const size_t bytes = w.memory.size();
+  const int copies = static_cast<int>((size_t{300} << 20) / bytes + 1);
+  Buffer memory(kDevice, bytes * static_cast<size_t>(copies));
+  std::vector<Linear> all;
+  for (int i = 0; i < copies; ++i) {
+    std::byte* to = memory.data() + static_cast<size_t>(i) * bytes;
+    check(cudaMemcpy(to, w.memory.data(), bytes, cudaMemcpyDeviceToDevice), "copying");
+    Linear one = w.prepared;
+    one.weight.data = to;
+    one.scale.data = to + (static_cast<std::byte*>(w.prepared.scale.data) - w.memory.data());
+    all.push_back(one);
+  }
+  Buffer scratch(kDevice, size_t{64} << 20);
+  for (const int rows : rows_list) {
+    const Tensor x = random(DType::kBF16, {rows, s.in}, 7),
+                 out = make(DType::kBF16, {rows, gated ? s.out / 2 : s.out}),
+                 both = gated ? make(DType::kBF16, {rows, s.out}) : out;
+    const RoundedRows rounded = round_rows({scratch.data(), scratch.size()}, x, c.stream);
+    const auto time = [&](const std::function<void(const Linear&)>& f) {
+      const auto each = [&] {
+        for (const Linear& one : all) f(one);
+      };
+      return graph_us(each, c.stream) / copies;
+    };
+    std::printf("channels %ldx%ld%s rows %d:", static_cast<long>(s.out), static_cast<long>(s.in),
+                gated ? " gated" : "", rows);
+    std::printf(" rounding %.1f", time([&](const Linear&) {
+                  round_rows({scratch.data(), scratch.size()}, x, c.stream);
+                }));
+    std::printf(" library %.1f",
+                time([&](const Linear& one) { c.libraries->product(both, x, one, c.stream); }));
+    // In one job, and in jobs of 64 rows.
+    const channels::ChannelShape chosen = channels::channel_shape(rows, s.out, s.in, 132, false);
+    for (const int job : {chosen.rows, 64}) {
+      if (job == 64 && chosen.rows <= 64 && job != chosen.rows) continue;
+      std::printf(" jobs of %d", job);
+      for (const int splits : {1, 2, 4}) {
+        if (2 * splits > s.in / channels::kColumns) continue;
+        const double us = time([&](const Linear& one) {
+          channels::start_channels({.out = out, .x = rounded, .gated = gated}, one, {job, splits},
+                                   c.stream);
+        });
+        std::printf(" %d%s %.1f", splits, splits == chosen.splits ? "*" : "", us);
+      }
+      if (chosen.rows == 64) break;
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+    cudaFree(x.data), cudaFree(out.data);
+    if (gated) cudaFree(both.data);
+  }
+}
+
 int run(int argc, char** argv) {
   cudaStream_t stream;
   check(cudaStreamCreate(&stream), "starting");
   const size_t bytes = DenseProducts::scratch_bytes(8192, 8192);  // as in service
   Buffer scratch(kDevice, bytes);
   DenseProducts dense(scratch.data(), bytes);
-  DenseProducts streams(scratch.data(), bytes, {.unpacks_from = kNever, .library_from = kNever});
-  Context c = {stream, dense, streams};
+  DenseProducts streams(scratch.data(), bytes,
+                        {.unpacks_from = kNever, .library_from = kNever, .channels_from = kNever});
+  DenseProducts libraries(scratch.data(), bytes, {.channels_from = 1});
+  Context c = {stream, dense, streams, &libraries};
+  if (argc > 1 && !std::strcmp(argv[1], "channels")) {
+    const std::vector<int> few = {8, 16, 32, 64, 96, 128, 192, 256};
+    for (const Shape& s : {Shape{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}})
+      divide_channels(c, s, few, false);
+    divide_channels(c, {28672, 4096}, few, true);
+    divide_channels(c, {8192, 8192}, {16, 64, 128}, false);
+    for (const Named& f :
+         {Named{"fp8 x fp8", float8_by_blocks()}, {"fp8 channels", float8_by_tokens()}}) {
+      time_shape(c, f, {7168, 16384}, {128, 4096}, false);
+      time_shape(c, f, {8192, 8192}, {1, 2, 4, 4096}, false);
+    }
+    return 0;
+  }
   rules(c);
   correctness(c);
   Buffer other_scratch(kDevice, bytes);
@@ -499,17 +585,17 @@ int run(int argc, char** argv) {
   invariance(c, in_one_order);
   std::printf("%d checks against the definition, %d failures\n", c.checks, c.failures);
   if (c.failures > 0 || (argc > 1 && !std::strcmp(argv[1], "check"))) return c.failures != 0;
-  const InputFormat groups = {DType::kF8E4M3, InputFormat::kGroups};
-  WeightFormat held = format(DType::kF8E4M3, 128, 128, DType::kF32);
-  held.input = groups;
-  const Named rounded = {"fp8 x fp8", held};
+  const Named rounded = {"fp8 x fp8", float8_by_blocks()},
+              channels = {"fp8 channels", float8_by_tokens()};
   const std::vector<Named>& all = formats();
   for (const Named& f : {all[0], all[1], all[2], all[10], rounded})
     time_shape(c, f, {8192, 8192}, {1, 8, 16, 32, 64, 128, 256, 4096}, false);
   time_shape(c, rounded, {8192, 8192}, {384, 512, 768, 1024, 2048}, false);
   time_shape(c, rounded, {7168, 16384}, {128, 4096}, false);
+  time_shape(c, channels, {8192, 8192}, {1, 4, 8, 16, 32, 64, 128, 256, 4096}, false);
+  time_shape(c, channels, {7168, 16384}, {128, 4096}, false);
   time_shape(c, all[2], {8192, 8192}, {1, 128, 4096}, false);  // once more: clocks change
-  for (const Named& f : {all[0], all[2], rounded}) {
+  for (const Named& f : {all[0], all[2], rounded, channels}) {
     time_shape(c, f, {6144, 4096}, {1, 16, 128}, false);
     time_shape(c, f, {4096, 4096}, {1, 16, 128}, false);
     time_shape(c, f, {28672, 4096}, {1, 16, 128, 1024}, true);

@@ -17,8 +17,10 @@
 #include "ops/cuda/moe/experts.h"
 #include "ops/cuda/moe/route.h"
 #include "ops/cuda/quant/atoms.h"
+#include "ops/cuda/quant/direct_args.h"
 #include "ops/cuda/quant/prepare.h"
 #include "ops/cuda/quant/quantize.h"
+#include "ops/cuda/quant/round_ahead.h"
 #include "ops/cuda/rows/rows.h"
 #include "ops/layer_arena.h"
 #include "tensor/device_memory.h"
@@ -152,6 +154,7 @@ void CudaOps::reserve(const StepBounds& bounds) {
 
 cudaStream_t CudaOps::stream() {
   last_product_.forget();
+  ahead_.reset();
   deferred_.start(stream_.get());
   one_row_.start(stream_.get());
   return stream_.get();
@@ -303,8 +306,12 @@ void CudaOps::quantize(const Linear& q, Tensor plain, QuantRule rule) {
 
 Linear CudaOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* owner) {
   SKIFF_CHECK(plain.packing == Packing::kPlain);
-  if (keep.quantized())
-    return prepare_quantized(plain, keep, device_, owner, stream(), products_.streamed().runs());
+  if (keep.quantized()) {
+    Linear w =
+        prepare_quantized(plain, keep, device_, owner, stream(), products_.streamed().runs());
+    has_channels_ |= is_float8_channels(w);
+    return w;
+  }
   SKIFF_CHECK(!plain.format.quantized() && multiplies(keep), "from {} to {}",
               describe(plain.format), describe(keep));
   const size_t weight = (byte_size(keep.dtype, plain.weight.elements()) + 255) / 256 * 256;
@@ -378,8 +385,28 @@ void CudaOps::gather_rows(Tensor out, Tensor x, Tensor rows) {
 void CudaOps::add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) {
   if (deferred_.add_norm(out, residual, delta, norm, stream_.get())) return done();
   if (gathered([&] { return one_row_.add_norm(out, residual, delta, norm); })) return;
-  cuda::add_norm(out, residual, delta, norm, stream());
+  if (rounds_ahead(out) && rounds_norm(out, residual, delta, norm)) {
+    const cudaStream_t on = stream();
+    ahead_ = {out, add_norm_rounding(out, residual, delta, norm, products_.inputs(), on)};
+  } else {
+    cuda::add_norm(out, residual, delta, norm, stream());
+  }
   done();
+}
+
+// Returns whether rows of `out` had better be rounded where they are made: a product of few rows
+// rounds them itself.
+bool CudaOps::rounds_ahead(const Tensor& out) const {
+  return has_channels_ && out.rows() > direct::kMostFloat8Rows && rounds_rows(out) &&
+         rounded_rows_bytes(out.rows(), out.cols()) <= products_.inputs().bytes;
+}
+
+std::optional<RoundedRows> CudaOps::ahead_of(const Tensor& x) const {
+  const auto is_it = [&](const Tensor& known) {
+    return known.data == x.data && known.dtype == x.dtype && known.rows() == x.rows() &&
+           known.cols() == x.cols() && known.row_stride == x.row_stride;
+  };
+  return ahead_ && is_it(ahead_->x) ? std::optional(ahead_->rounded) : std::nullopt;
 }
 
 void CudaOps::linear(Tensor out, Tensor x, const Linear& w) {
@@ -399,8 +426,9 @@ void CudaOps::linear(Tensor out, Tensor x, const Linear& w) {
 
 void CudaOps::product(Tensor out, Tensor x, const Linear& w) {
   const bool beside = last_product_.allows({x}, {out});
-  products_.product(out, x, w, stream(), beside);
-  if (products_.streamed().triggers_late(x, w)) last_product_.remember(out, x);
+  const std::optional<RoundedRows> rounded = ahead_of(x);
+  products_.product(out, x, w, stream(), beside, rounded);
+  if (products_.triggers_late(x, w)) last_product_.remember(out, x);
 }
 
 void CudaOps::gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
@@ -413,7 +441,8 @@ void CudaOps::gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, 
                           const Gqa& spec, const RaggedBatch& batch, const KvLayer& kv) {
   Biased biased;
   if (!gathered([&] { return one_row_.linear(qkv, x, w); })) {
-    if (!rehearsing_) biased.sums = products_.product_before_bias(qkv, x, w, stream());
+    if (!rehearsing_ && !w.format.quantized())
+      biased.sums = products_.product_before_bias(qkv, x, w, stream());
     if (biased.sums)
       biased.bias = w.bias;
     else
@@ -464,16 +493,24 @@ void CudaOps::latent_attend(Tensor values, Tensor q, const Linear& absorb, const
 }
 
 void CudaOps::gated_act(Tensor out, Tensor gate_up, Act act) {
-  cuda::gated_act(out, gate_up, act, stream());
+  if (rounds_ahead(out) && rounds_gated(out, gate_up)) {
+    const cudaStream_t on = stream();
+    ahead_ = {out, gated_act_rounding(out, gate_up, act, products_.inputs(), on)};
+  } else {
+    cuda::gated_act(out, gate_up, act, stream());
+  }
   done();
 }
 
 void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) {
   if (gathered([&] { return one_row_.gated_linear(out, x, w, act); })) return;
-  if (products_.gated_product(out, x, w, act, stream())) {
-    if (products_.streamed().triggers_late(x, w)) last_product_.remember(out, x);
+  const std::optional<Ahead> ahead = ahead_;
+  const std::optional<RoundedRows> rounded = ahead_of(x);
+  if (products_.gated_product(out, x, w, act, stream(), rounded)) {
+    if (products_.triggers_late(x, w)) last_product_.remember(out, x);
     return done();
   }
+  ahead_ = ahead;  // nothing was started
   const size_t mark = arena.mark();
   const Tensor gate_up = arena.take(out.dtype, {x.rows(), 2 * out.cols()});
   linear(gate_up, x, w);

@@ -1,5 +1,6 @@
 // ops/cuda/backend.h -- Ops on a CUDA device: hands each operation to the folder that has it.
 #pragma once
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -105,6 +106,13 @@ class CudaOps final : public Ops {
  private:
   // The stream, after the gathered and the deferred operations have been started on it.
   cudaStream_t stream();
+  // Rows that the operation before rounded for the product that may follow.
+  struct Ahead {
+    Tensor x;
+    RoundedRows rounded;
+  };
+  bool rounds_ahead(const Tensor& out) const;
+  std::optional<RoundedRows> ahead_of(const Tensor& x) const;
   // join() offers an operation to one_row_. Returns true if it joined the gathered operations.
   template <class F>
   bool gathered(F join);
@@ -127,6 +135,8 @@ class CudaOps final : public Ops {
   OneRow one_row_;               // gathers operations on one row
   Deferred deferred_;            // the end of a mixture of experts
   LastProduct last_product_;     // forgotten by stream()
+  std::optional<Ahead> ahead_;   // likewise
+  bool has_channels_ = false;    // a weight of quant/float8_channels.h was prepared
   Buffer plans_, pinned_plans_;  // for attention
   Attention attention_;
   LatentAttention latent_attention_;

@@ -84,11 +84,11 @@ double rounded_to(double x, double scale, DType dtype) {
 
 // A device's tensor cores add 32 products of eight-bit floats and the sum so far as fixed-point
 // numbers, cut off 13 bits below the largest of them: each of the 33 loses less than that bit's
-// value, and at most itself. Every 128 products begin a new sum, and are added up in float32.
-double cut_by_tensor_cores(const std::vector<double>& products) {
+// value, and at most itself. Every `chain` products begin a new sum, and are added up in float32.
+double cut_by_tensor_cores(const std::vector<double>& products, size_t chain) {
   double cut = 0, sum = 0, cut_of_sum = 0;
   for (size_t begin = 0; begin < products.size(); begin += 32) {
-    if (begin % 128 == 0) sum = cut_of_sum = 0;
+    if (begin % chain == 0) sum = cut_of_sum = 0;
     const size_t end = std::min(products.size(), begin + 32);
     const double before = std::abs(sum) + cut_of_sum;
     double largest = before;
@@ -203,7 +203,8 @@ std::vector<double> rounded_input(std::vector<double> x, const Linear& w, int64_
 
 // K products and partial sums are rounded once each, and so are the scales of weights and
 // activations, their product with a sum, s * z, and the bias: at most K + 8 roundings. What tensor
-// cores cut off sums of eight-bit floats comes on top.
+// cores cut off sums of eight-bit floats comes on top; where scales are of whole rows, a sum may
+// stay there to its end.
 Approx quantized_product(const std::vector<double>& x, const Linear& w, int64_t expert, int64_t out,
                          bool device) {
   const bool float8 = w.format.input && w.format.input->dtype == kF8;
@@ -216,7 +217,9 @@ Approx quantized_product(const std::vector<double>& x, const Linear& w, int64_t 
     products.push_back(x[i] * entry.value);
   }
   const double round = static_cast<double>(x.size() + 8) * kF32Round;
-  return {sum, size * round + (device && float8 ? cut_by_tensor_cores(products) : 0)};
+  const bool whole = float8 && w.format.input->scales == InputFormat::kToken;
+  const size_t chain = whole ? std::max<size_t>(32, (x.size() + 31) / 32 * 32) : 128;
+  return {sum, size * round + (device && float8 ? cut_by_tensor_cores(products, chain) : 0)};
 }
 
 Approx gated_output(Approx gate, Approx up) {

@@ -27,6 +27,8 @@ const QuantizeCase kCases[] = {
     {QuantRule::kSignedExtreme, {DType::kI4, 1, 128, kBF16}},
     {QuantRule::kFloat8, {DType::kF8E4M3, 1, 0, kF32}},
     {QuantRule::kFloat8, {DType::kF8E4M3, 0, 0, kF32}},
+    {QuantRule::kFloat8,
+     {DType::kF8E4M3, 1, 0, kF32, {}, InputFormat{DType::kF8E4M3, InputFormat::kToken}}},
     {QuantRule::kFloat8, {DType::kF8E4M3, 128, 128, kF32}},
     {QuantRule::kFloat8,
      {DType::kF8E4M3, 128, 128, kF32, {}, InputFormat{DType::kF8E4M3, InputFormat::kGroups}}},

@@ -9,7 +9,8 @@ namespace skiff::suite {
 namespace {
 
 constexpr DType kBF16 = DType::kBF16;
-constexpr int kIn = 392;  // several chunks of columns, the last of them in part
+// Several chunks of columns, the last of them in part, or all whole.
+constexpr int kIn = 392, kWhole = 384;
 
 // Compares some rows, of the first jobs and of the last one, where tiles of columns begin and end.
 void expect_some(const Tensor& out, const Linear& plain, const Tensor& x,
@@ -29,13 +30,14 @@ void expect_some(const Tensor& out, const Linear& plain, const Tensor& x,
 
 struct ManyTiles {
   int rows, out;
+  int in = kIn;
 };
 
 void linear_of_many_tiles(Ops& ops, const WeightFormat& format, const ManyTiles& c) {
   SCOPED_TRACE(fmt::format("{}: rows {} out {}", describe(format), c.rows, c.out));
   Workspace ws(static_cast<uint64_t>(c.rows + c.out));
-  const Tensor x = ws.random(kBF16, {c.rows, kIn}), out = ws.output(kBF16, {c.rows, c.out});
-  const Linear plain = random_weight(ws, format, {.out = c.out, .in = kIn});
+  const Tensor x = ws.random(kBF16, {c.rows, c.in}), out = ws.output(kBF16, {c.rows, c.out});
+  const Linear plain = random_weight(ws, format, {.out = c.out, .in = c.in});
   Buffer owner;
   const Linear w = ops.prepare(plain, format, &owner);
   ws.begin_op({out});
@@ -49,8 +51,8 @@ void linear_of_many_tiles(Ops& ops, const WeightFormat& format, const ManyTiles&
 void gated_linear_of_many_tiles(Ops& ops, const WeightFormat& format, const ManyTiles& c) {
   SCOPED_TRACE(fmt::format("{}: rows {} width {}", describe(format), c.rows, c.out));
   Workspace ws(static_cast<uint64_t>(c.rows + c.out));
-  const Tensor x = ws.random(kBF16, {c.rows, kIn}, 0.1), out = ws.output(kBF16, {c.rows, c.out});
-  const Linear plain = random_weight(ws, format, {.out = int64_t{2} * c.out, .in = kIn});
+  const Tensor x = ws.random(kBF16, {c.rows, c.in}, 0.1), out = ws.output(kBF16, {c.rows, c.out});
+  const Linear plain = random_weight(ws, format, {.out = int64_t{2} * c.out, .in = c.in});
   Buffer owner;
   const Linear w = ops.prepare(plain, format, &owner);
   Arena arena(Buffer::pinned(byte_size(kBF16, int64_t{2} * c.rows * c.out) + (1 << 20)));
@@ -71,6 +73,7 @@ TEST_P(OpSuite, QuantizedLinearOfManyTiles) {
     if (!ops->multiplies(format)) continue;
     linear_of_many_tiles(*ops, format, {4'230, 2'176});
     if (format.block_in == 0) linear_of_many_tiles(*ops, format, {4'230, 4'096});
+    if (format.input) linear_of_many_tiles(*ops, format, {1'030, 2'176, kWhole});
   }
 }
 
@@ -79,6 +82,7 @@ TEST_P(OpSuite, QuantizedGatedLinearOfManyTiles) {
   for (const WeightFormat& format : quantized_formats()) {
     if (!ops->multiplies(format)) continue;
     gated_linear_of_many_tiles(*ops, format, {4'230, format.block_in == 0 ? 2'048 : 1'088});
+    if (format.input) gated_linear_of_many_tiles(*ops, format, {1'030, 1'088, kWhole});
   }
 }
 

@@ -85,19 +85,27 @@ TEST_P(OpSuite, QuantizedLinearOfOneRow) {
   }
 }
 
+// Returns whether weights and activations are of block_wise_fp8 or, on a device, of fp8, for which
+// the host has no kernels of their own.
+bool is_float8_by_float8(const Ops& ops, const WeightFormat& format) {
+  return format.input && format.input->dtype == DType::kF8E4M3 &&
+         (format.input->scales == InputFormat::kGroups ||
+          (format.input->scales == InputFormat::kToken && ops.device() != Device{}));
+}
+
 // So many rows that a device may unpack weights for them.
 TEST_P(OpSuite, QuantizedLinearOfManyRows) {
   for (const WeightFormat& format : formats_of(*ops)) {
-    if (!format.input || format.block_out != 128) continue;
+    if (!is_float8_by_float8(*ops, format)) continue;
     quantized_case(*ops, format, {515, 384, 304, kBF16, kBF16});
     quantized_case(*ops, format, {640, 200, 128, kBF16, kF32});
   }
 }
 
-// Elements of eight bits in blocks of 128 x 128, of shapes that a device may keep row by row.
+// Elements of eight bits of shapes that a device may keep row by row.
 TEST_P(OpSuite, QuantizedLinearOfWholeBlocks) {
   for (const WeightFormat& format : formats_of(*ops)) {
-    if (!format.input || format.block_out != 128) continue;
+    if (!is_float8_by_float8(*ops, format)) continue;
     for (const int rows : {1, 2, 4, 7, 16, 33, 64, 65, 100, 129, 300})
       quantized_case(*ops, format, {rows, 384, 208, kBF16, kBF16});
     // A device may round so few rows where it multiplies them, up to some length.
@@ -108,6 +116,20 @@ TEST_P(OpSuite, QuantizedLinearOfWholeBlocks) {
       quantized_case(*ops, format, {rows, 1'408, 16, kBF16, kF32, true});
       quantized_case(*ops, format, {rows, 128, 400, kF32, kF32});
     }
+  }
+}
+
+// Inner dimensions that a device may cut into two to eight parts, equal or not, and rows in one job
+// or several.
+TEST_P(OpSuite, QuantizedLinearOfPartsOfColumns) {
+  if (ops->device() == Device{}) GTEST_SKIP() << "the host does not cut them";
+  for (const WeightFormat& format : formats_of(*ops)) {
+    if (!is_float8_by_float8(*ops, format)) continue;
+    for (const auto& [rows, in] :
+         {std::pair(6, 512), {9, 2'048}, {30, 1'152}, {61, 640}, {70, 1'408}, {128, 2'176}})
+      quantized_case(*ops, format, {rows, in, 144, kBF16, kBF16, true});
+    for (const auto& [rows, in] : {std::pair(131, 1'024), {200, 2'048}})
+      quantized_case(*ops, format, {rows, in, 272, kBF16, kBF16, true});
   }
 }
 
@@ -125,6 +147,16 @@ TEST_P(OpSuite, QuantizedLinearOfReorderedColumns) {
         quantized_case(*ops, format, {rows, 256, 33, act, act, false, true});
 }
 
+void expect_linear_rows_independent(Ops& ops, const Tensor& out, const Tensor& x, const Linear& w) {
+  expect_rows_independent(static_cast<int>(out.rows()), [&](int begin, int count) {
+    const Tensor part = out.row_range(begin, count);
+    ops.linear(part, x.row_range(begin, count), w);
+    RowBytes rows;
+    for (int r = 0; r < count; ++r) rows.push_back(row_bytes(part, r));
+    return rows;
+  });
+}
+
 // Rows alone, in pieces, and in another order give the same bits; and a row that is not a number
 // leaves the others as they are.
 TEST_P(OpSuite, QuantizedRowsAreIndependent) {
@@ -138,13 +170,7 @@ TEST_P(OpSuite, QuantizedRowsAreIndependent) {
       const Linear plain = random_weight(ws, format, {.out = kOut, .in = kIn, .bias = true});
       Buffer owner;
       const Linear w = ops->prepare(plain, format, &owner);
-      expect_rows_independent(kRows, [&](int begin, int count) {
-        const Tensor part = out.row_range(begin, count);
-        ops->linear(part, x.row_range(begin, count), w);
-        RowBytes rows;
-        for (int r = 0; r < count; ++r) rows.push_back(row_bytes(part, r));
-        return rows;
-      });
+      expect_linear_rows_independent(*ops, out, x, w);
       ops->linear(out, x, w);
       const std::vector<int32_t> shuffled = ws.rng.shuffled(kRows);
       const Tensor mixed = ws.output(act, {kRows, kIn}), met = ws.output(act, {kRows, kOut});
@@ -157,6 +183,23 @@ TEST_P(OpSuite, QuantizedRowsAreIndependent) {
         EXPECT_EQ(row_bytes(met, r), row_bytes(out, shuffled[static_cast<size_t>(r)])) << r;
       }
     }
+  }
+}
+
+// More rows than one job has, and inner dimensions that a device cuts.
+TEST_P(OpSuite, ManyQuantizedRowsAreIndependent) {
+  if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
+  if (ops->device() == Device{}) GTEST_SKIP() << "the host does not cut columns";
+  for (const WeightFormat& format : formats_of(*ops)) {
+    if (!is_float8_by_float8(*ops, format)) continue;
+    SCOPED_TRACE(describe(format));
+    Workspace ws(9);
+    constexpr int kRows = 150, kIn = 2'048, kOut = 272;
+    const Tensor x = ws.random(kBF16, {kRows, kIn}), out = ws.output(kBF16, {kRows, kOut});
+    Buffer owner;
+    const Linear w = ops->prepare(random_weight(ws, format, {.out = kOut, .in = kIn, .bias = true}),
+                                  format, &owner);
+    expect_linear_rows_independent(*ops, out, x, w);
   }
 }
 
@@ -186,7 +229,7 @@ TEST_P(OpSuite, QuantizedGatedLinear) {
   for (const WeightFormat& format : formats_of(*ops)) {
     for (const auto& [rows, in] : {std::pair(1, 128), {9, 128}, {40, 128}, {1, 256}, {1, 1'536}})
       quantized_gated_case(*ops, format, rows, in, 40);
-    if (!format.input || format.block_out != 128) continue;
+    if (!is_float8_by_float8(*ops, format)) continue;
     for (const auto& [rows, in] : {std::pair(1, 640),
                                    {1, 8'448},
                                    {3, 384},
@@ -196,6 +239,9 @@ TEST_P(OpSuite, QuantizedGatedLinear) {
                                    {52, 384},
                                    {130, 128}})
       quantized_gated_case(*ops, format, rows, in, 256);
+    if (ops->device() == Device{}) continue;
+    for (const auto& [rows, in] : {std::pair(60, 2'048), {120, 1'152}})
+      quantized_gated_case(*ops, format, rows, in, 144);
   }
 }
 

@@ -42,7 +42,11 @@ DenseProducts::DenseProducts(void* scratch, size_t bytes, const DenseOptions& op
       sums_bytes_(bytes - std::min(bytes, scratch_bytes(0, 0))),
       streamed_(scratch, {sums_, sums_bytes_}, options.portable, options.one_order),
       resident_(options.portable),
-      library_(options.one_order) {
+      library_(options.one_order),
+      channels_(streamed_.inputs(), library_scratch_,
+                {.portable = options.portable,
+                 .one_order = options.one_order,
+                 .library_from = options.channels_from}) {
   const size_t before = scratch_bytes(0, 0);
   SKIFF_CHECK(bytes >= before, "scratch of {} bytes; at least {}", bytes, before);
 }
@@ -76,14 +80,14 @@ Tensor DenseProducts::before_bias(const Tensor& out, const Linear& w) const {
   return sums;
 }
 
-void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream,
-                            bool beside) {
+void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream, bool beside,
+                            const std::optional<RoundedRows>& rounded) {
   SKIFF_CHECK(w.experts == 0, "a stack of {} experts is no dense weight", w.experts);
   SKIFF_CHECK_EQ(out.rows(), x.rows());
   SKIFF_CHECK_EQ(out.cols(), w.weight.rows());
   SKIFF_CHECK_EQ(x.cols(), w.weight.cols());
   if (out.rows() == 0) return;
-  if (w.format.quantized()) return quantized_product(out, x, w, stream);
+  if (w.format.quantized()) return quantized_product(out, x, w, rounded, stream);
   if (one_order_) return product_in_one_order(out, x, w, stream);
   if (small_product_takes(x, w)) return small_product(out, x, w, stream);
   if (float_weights_take(out, x, w)) {
@@ -151,7 +155,10 @@ MetRows DenseProducts::met_by_library(const Tensor& x, const Linear& w, cudaStre
   return meet(streamed_.inputs(), Met::kFloat8, x, w, {}, stream, true);
 }
 
-void DenseProducts::quantized_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
+void DenseProducts::quantized_product(Tensor out, Tensor x, const Linear& w,
+                                      const std::optional<RoundedRows>& rounded,
+                                      cudaStream_t stream) {
+  if (channels_.takes(x, w)) return channels_.product(out, x, w, rounded, stream);
   const bool streams = streamed_.takes(x, w, false);
   const int64_t most = rows_at_once(x, w);
   for (int64_t r = 0, n = 0; r < out.rows(); r += n) {
@@ -201,7 +208,8 @@ Tensor DenseProducts::product_before_bias(Tensor out, Tensor x, const Linear& w,
 }
 
 bool DenseProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act,
-                                  cudaStream_t stream) {
+                                  cudaStream_t stream, const std::optional<RoundedRows>& rounded) {
+  if (channels_.takes(x, w)) return channels_.gated_product(out, x, w, act, rounded, stream);
   if (one_order_ || w.bias || out.rows() == 0 || !streams(x, w, true) ||
       leaves_to_library(w, x.rows()))
     return false;

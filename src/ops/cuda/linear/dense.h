@@ -3,6 +3,7 @@
 #include "ops/cuda/linear/cublaslt.h"
 #include "ops/cuda/linear/resident.h"
 #include "ops/cuda/linear/stream.h"
+#include "ops/cuda/quant/channel_products.h"
 #include "ops/cuda/quant/unpacked.h"
 #include "weights/linear.h"
 
@@ -16,6 +17,8 @@ struct DenseOptions {
   // The rows from which cuBLASLt multiplies block-scaled e4m3 weights: packed ones, which it costs
   // time to unpack, and those that lie row by row. Without one_order.
   int64_t unpacks_from = 512, library_from = 96;
+  // The same for e4m3 weights with a scale for each output.
+  int64_t channels_from = ChannelOptions{}.library_from;
 };
 
 // out[rows, out] = x[rows, in] * w^T + bias, rounded once. x and w both f32 or both bf16, or x bf16
@@ -30,8 +33,10 @@ class DenseProducts {
   // `scratch` must outlive this and be used in one stream only.
   DenseProducts(void* scratch, size_t bytes, const DenseOptions& options = {});
 
-  // `beside`: may begin while the product before runs (ops/cuda/beside.h).
-  void product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream, bool beside = false);
+  // `beside`: may begin while the product before runs (ops/cuda/beside.h). `rounded`: x as
+  // quant/round_ahead.h left it on inputs() right before; for weights of quant/float8_channels.h.
+  void product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream, bool beside = false,
+               const std::optional<RoundedRows>& rounded = {});
   // product() without its bias, where adding it would be a kernel of its own and out is not f32:
   // returns f32 sums [rows, out], valid until the next GEMM. Otherwise starts nothing and returns
   // an empty tensor.
@@ -40,7 +45,8 @@ class DenseProducts {
   // false, with nothing started, where GEMM and gate are faster apart: many rows, odd shapes. With
   // one_order that is always so, because tiles that are cut and tiles that are not write other
   // zeros.
-  bool gated_product(Tensor out, Tensor x, const Linear& w, Act act, cudaStream_t stream);
+  bool gated_product(Tensor out, Tensor x, const Linear& w, Act act, cudaStream_t stream,
+                     const std::optional<RoundedRows>& rounded = {});
   // For start-up: does what product() does, and measures cuBLASLt's algorithms (CublasLt::tune);
   // after settle() the fastest are used.
   void tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
@@ -48,6 +54,11 @@ class DenseProducts {
   TunedProducts tuned() const { return library_.tuned(); }
   bool adopt(const TunedProducts& tuned) { return library_.adopt(tuned); }
   const StreamedProducts& streamed() const { return streamed_; }
+  const InputScratch& inputs() const { return streamed_.inputs(); }
+  // StreamedProducts::triggers_late() of the kernel that product() or gated_product() starts.
+  bool triggers_late(const Tensor& x, const Linear& w) const {
+    return streamed_.triggers_late(x, w) || channels_.triggers_late(x, w);
+  }
 
  private:
   bool is_ours(const Tensor& x, const Linear& w) const;
@@ -55,7 +66,8 @@ class DenseProducts {
   int64_t rows_at_once(const Tensor& x, const Linear& w) const;
   bool leaves_to_library(const Linear& w, int64_t rows) const;
   MetRows met_by_library(const Tensor& x, const Linear& w, cudaStream_t stream) const;
-  void quantized_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
+  void quantized_product(Tensor out, Tensor x, const Linear& w,
+                         const std::optional<RoundedRows>& rounded, cudaStream_t stream);
   bool split_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   void product_in_one_order(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
   bool fits_before_bias(const Tensor& out) const;
@@ -69,6 +81,7 @@ class DenseProducts {
   ResidentProducts resident_;
   CublasLt library_;
   UnpackedProducts unpacked_;
+  ChannelProducts channels_;
 };
 
 }  // namespace skiff::cuda

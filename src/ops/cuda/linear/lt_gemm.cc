@@ -66,17 +66,33 @@ LtGemm::LtGemm(cublasLtHandle_t handle, const Tensor& out, const Tensor& x, cons
   out_layout_ = layout(out.dtype, out.cols(), x.rows(), out.row_stride);
 }
 
+template <class T>
+void LtGemm::describe(cublasLtMatmulDescAttributes_t what, const T& value) {
+  check_lt(cublasLtMatmulDescSetAttribute(product_, what, reinterpret_cast<const void*>(&value),
+                                          sizeof value),
+           "describing");
+}
+
 LtGemm::LtGemm(cublasLtHandle_t handle, const Tensor& out, const Tensor& x, const Tensor& w,
                const BlockScales& scales)
     : LtGemm(handle, out, x, w) {
   workspace_bytes_ = kScaledWorkspaceBytes;
-  const auto describe = [&](cublasLtMatmulDescAttributes_t what, const auto& value) {
-    check_lt(cublasLtMatmulDescSetAttribute(product_, what, &value, sizeof value), "describing");
-  };
   describe(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F});
   describe(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F});
   describe(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales.w);
   describe(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales.x);
+}
+
+LtGemm::LtGemm(cublasLtHandle_t handle, const Tensor& out, const Tensor& x, const Tensor& w,
+               const ChannelScales& scales)
+    : LtGemm(handle, out, x, w) {
+  workspace_bytes_ = kScaledWorkspaceBytes;
+  constexpr int32_t kRows = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+  describe(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, kRows);
+  describe(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, kRows);
+  describe(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, scales.w);
+  describe(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, scales.x);
+  describe(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1});
 }
 
 LtGemm::~LtGemm() {

@@ -24,8 +24,14 @@ struct BlockScales {
   const float *w = nullptr, *x = nullptr;
 };
 
+// The scales of an e4m3 GEMM: one of each row of w and of x.
+struct ChannelScales {
+  const float *w = nullptr, *x = nullptr;
+};
+
 // out[rows, features] = x[rows, in] * w^T, bf16 times bf16, or e4m3 times e4m3 with scales; f32
-// sums, out bf16 or f32.
+// sums, out bf16 or f32. With ChannelScales a sum stays in the tensor cores from its beginning to
+// its end, which costs bits (docs/quantization.md) and is faster.
 class LtGemm {
  public:
   static constexpr size_t kWorkspaceBytes = size_t{64} << 20;
@@ -38,6 +44,8 @@ class LtGemm {
          bool one_order = false);
   LtGemm(cublasLtHandle_t handle, const Tensor& out, const Tensor& x, const Tensor& w,
          const BlockScales& scales);
+  LtGemm(cublasLtHandle_t handle, const Tensor& out, const Tensor& x, const Tensor& w,
+         const ChannelScales& scales);
   ~LtGemm();
   LtGemm(const LtGemm&) = delete;
   LtGemm& operator=(const LtGemm&) = delete;
@@ -60,6 +68,9 @@ class LtGemm {
   bool run(const cublasLtMatmulAlgo_t& algorithm, void* workspace, cudaStream_t stream) const;
 
  private:
+  template <class T>
+  void describe(cublasLtMatmulDescAttributes_t what, const T& value);
+
   cublasLtHandle_t handle_;
   Tensor out_, x_, w_;
   bool one_order_;

@@ -30,7 +30,11 @@ inline bool is_atoms(const Linear& w) {
 }
 // Returns whether the weights are e4m3 row by row, as quant/float8_rows.h says.
 inline bool is_float8_rows(const Linear& w) {
-  return w.packing == Packing::kPlain && w.format.quantized();
+  return w.packing == Packing::kPlain && w.format.quantized() && w.format.block_in > 0;
+}
+// Returns whether the weights are e4m3 row by row, as quant/float8_channels.h says.
+inline bool is_float8_channels(const Linear& w) {
+  return w.packing == Packing::kPlain && w.format.quantized() && w.format.block_in == 0;
 }
 
 }  // namespace skiff::cuda

@@ -6,6 +6,7 @@
 #include "ops/cuda/linear/tiles.h"
 #include "ops/cuda/quant/atom_call.h"
 #include "ops/cuda/quant/codes.cuh"
+#include "ops/cuda/quant/float8_channels.h"
 #include "ops/cuda/quant/float8_rows.h"
 #include "ops/cuda/quant/packed_value.cuh"
 #include "ops/cuda/vector.cuh"
@@ -53,6 +54,15 @@ struct Float8Weights {
     const int64_t block = expert * sizes.scale_rows() + row / kBlock;
     return scales[block * sizes.scale_stride() + column / kBlock] *
            value_of_float8(data[(expert * sizes.out + row) * sizes.in + column]);
+  }
+};
+struct ChannelWeights {
+  const uint8_t* data;
+  const float* scales;
+  int in;
+
+  __device__ float at(int, int row, int column) const {
+    return scales[row] * value_of_float8(data[int64_t{row} * in + column]);
   }
 };
 struct QuantizedWeights {
@@ -160,6 +170,10 @@ void start(const Product& p, DType x, const Linear& w, DType out, int row_tiles,
     return start_with(Float8Weights{static_cast<const uint8_t*>(w.weight.data), w.scale.as<float>(),
                                     float8_rows_of(w)},
                       p, x, out, how);
+  if (is_float8_channels(w))
+    return start_with(
+        ChannelWeights{static_cast<const uint8_t*>(w.weight.data), w.scale.as<float>(), p.in}, p, x,
+        out, how);
   const auto* half = static_cast<const __nv_bfloat16*>(w.weight.data);
   if (is_tiles(w)) return start_with(PackedWeights{half, p.out_features, p.in}, p, x, out, how);
   if (w.weight.dtype == DType::kBF16)
@@ -169,7 +183,8 @@ void start(const Product& p, DType x, const Linear& w, DType out, int row_tiles,
 
 Product describe(Tensor out, Tensor x, const Linear& weights) {
   const Tensor& w = weights.weight;
-  const bool quantized = is_atoms(weights) || is_float8_rows(weights);
+  const bool quantized =
+      is_atoms(weights) || is_float8_rows(weights) || is_float8_channels(weights);
   SKIFF_CHECK(is_plain(weights) || is_tiles(weights) || quantized,
               "weights in a packing of another backend");
   SKIFF_CHECK(

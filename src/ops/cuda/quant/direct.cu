@@ -24,6 +24,8 @@ void for_each_kernel(F f) {
   with.template operator()<Codes::kEight, 1>();
 }
 
+bool is_float8(const Linear& w) { return is_float8_rows(w) || is_float8_channels(w); }
+
 int chunks_of(int64_t in) { return static_cast<int>((in + kAtomWidth - 1) / kAtomWidth); }
 
 void start_atoms(const Linear& w, const DirectArgs& args, bool gated, const Launch& how) {
@@ -47,7 +49,7 @@ void allow_direct_kernels() {
 }
 
 bool takes(const Linear& w, int64_t rows) {
-  if (is_float8_rows(w)) return rows <= kMostFloat8Rows;
+  if (is_float8(w)) return rows <= kMostFloat8Rows;
   const std::optional<AtomFormat> f = atom_format(w.format);
   return f && !f->zeros && f->groups <= 1 && rows <= most_rows(f->groups) && !changes_rows(w) &&
          (f->codes == Codes::kFour || f->codes == Codes::kEight);
@@ -58,7 +60,7 @@ bool fits(int64_t rows, int64_t in) {
 }
 
 bool rounds(const Linear& w, int64_t rows) {
-  return is_float8_rows(w) && rows * chunks_of(inputs(w)) <= kMostRounded;
+  return is_float8(w) && rows * chunks_of(inputs(w)) <= kMostRounded;
 }
 
 void start_direct(const Linear& w, DirectArgs args, bool gated, const MetRows& met,
@@ -69,8 +71,7 @@ void start_direct(const Linear& w, DirectArgs args, bool gated, const MetRows& m
   args.pairs = (args.features + height - 1) / height;
   if (args.jobs.expert == nullptr) args.jobs.capacity = 1;
   const int items = args.pairs * args.jobs.capacity;
-  const Division division =
-      is_float8_rows(w) ? kFloat8Division : division_of(atoms::format_of(w).codes);
+  const Division division = is_float8(w) ? kFloat8Division : division_of(atoms::format_of(w).codes);
   const int blocks = std::min(items, division.blocks * multiprocessors);
   const auto split = static_cast<unsigned>(split_of(items, args.chunks, blocks, division.warps));
   args.log_split = std::countr_zero(split);
@@ -78,7 +79,7 @@ void start_direct(const Linear& w, DirectArgs args, bool gated, const MetRows& m
                       .block = dim3(static_cast<unsigned>(division.warps) * 32),
                       .shared = shared_bytes(division, scaled_x_bytes(args.rows, args.chunks)),
                       .stream = stream};
-  if (is_float8_rows(w))
+  if (is_float8(w))
     start_float8_direct(w, args, gated, met, how);
   else
     start_atoms(w, args, gated, how);

@@ -1,5 +1,5 @@
 // ops/cuda/quant/direct_args.h -- products of a few rows with quantized weights (atoms.h,
-// float8_rows.h), which each warp brings to itself.
+// float8_rows.h, float8_channels.h), which each warp brings to itself.
 //
 // With one row, or a few, a GEMM has nothing to share: each weight is used once. So there is no
 // hand-over from warps that load to warps that multiply, and no sum of partial tiles in device
@@ -94,7 +94,7 @@ constexpr int64_t scaled_x_bytes(int64_t rows, int chunks) {
 
 // Returns the dynamic shared memory of a block with so many bytes of rows of x.
 constexpr size_t shared_bytes(const Division& d, int64_t of_x) {
-  const auto bytes = static_cast<size_t>(d.warps * d.ring_bytes + of_x);
+  const auto bytes = static_cast<size_t>(int64_t{d.warps} * d.ring_bytes + of_x);
   return d.blocks == 1 ? std::max<size_t>(bytes, kAloneBytes) : bytes;
 }
 

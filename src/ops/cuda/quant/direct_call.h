@@ -21,7 +21,8 @@ bool fits(int64_t rows, int64_t in);
 bool rounds(const Linear& w, int64_t rows);
 
 // Starts a product. `args` has everything but pitch, chunks, pairs and log_split. `met`: rows of x
-// that have been rounded, with their scales; else empty.
+// that have been rounded, with their scales (for float8_channels.h one of each row, as
+// chunk_scales); else empty.
 void start_direct(const Linear& w, DirectArgs args, bool gated, const MetRows& met,
                   int multiprocessors, cudaStream_t stream);
 

@@ -15,6 +15,46 @@ WeightFormat blocks() {
           .input = InputFormat{kF8, InputFormat::kGroups}};
 }
 
+WeightFormat channels() {
+  return {
+      .dtype = kF8, .block_out = 1, .scale = kF32, .input = InputFormat{kF8, InputFormat::kToken}};
+}
+
+TEST(Float8Channels, KeepsMatricesOfWholeColumns) {
+  EXPECT_TRUE(keeps_float8_channels(channels(), 0, 16, 128));
+  EXPECT_TRUE(keeps_float8_channels(channels(), 0, 4096, 14336));
+  EXPECT_FALSE(keeps_float8_channels(channels(), 0, 8, 128));
+  EXPECT_FALSE(keeps_float8_channels(channels(), 0, 16, 192));
+  EXPECT_FALSE(keeps_float8_channels(channels(), 4, 16, 128));
+}
+
+TEST(Float8Channels, KeepsNoOtherFormat) {
+  EXPECT_FALSE(keeps_float8_channels(blocks(), 0, 256, 256));
+  EXPECT_FALSE(keeps_float8_rows(channels(), 0, 256, 256));
+  WeightFormat format = channels();
+  format.input.reset();
+  EXPECT_FALSE(keeps_float8_channels(format, 0, 256, 256));
+  format = channels();
+  format.input->scales = InputFormat::kStatic;
+  EXPECT_FALSE(keeps_float8_channels(format, 0, 256, 256));
+  format = channels();
+  format.block_out = 0;
+  EXPECT_FALSE(keeps_float8_channels(format, 0, 256, 256));
+  format = channels();
+  format.scale = DType::kBF16;
+  EXPECT_FALSE(keeps_float8_channels(format, 0, 256, 256));
+}
+
+// Kernels read the scales of whole tiles.
+TEST(Float8Channels, HasScalesOfWholeTiles) {
+  const Float8Channels odd = {272, 640};
+  EXPECT_EQ(odd.scales(), 384);
+  const auto elements = static_cast<size_t>(272 * 640);
+  EXPECT_EQ(float8_places(odd, false).scales, elements);
+  EXPECT_EQ(float8_places(odd, false).end, elements + 1536);
+  EXPECT_EQ(float8_places(odd, true).end, elements + 1536 + 1280);
+}
+
 TEST(Float8Rows, KeepsMatricesOfWholeColumns) {
   EXPECT_TRUE(keeps_float8_rows(blocks(), 0, 16, 128));
   EXPECT_TRUE(keeps_float8_rows(blocks(), 0, 2112, 7168));

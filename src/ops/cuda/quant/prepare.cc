@@ -5,6 +5,7 @@
 #include "ops/cuda/check.h"
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/quant/atoms.h"
+#include "ops/cuda/quant/float8_channels.h"
 #include "ops/cuda/quant/float8_rows.h"
 #include "ops/cuda/quant/pack_atoms.h"
 
@@ -101,6 +102,8 @@ class Packer {
 size_t prepared_quantized_bytes(const WeightShape& shape, const WeightFormat& keep, bool streamed) {
   if (streamed && !shape.order && keeps_float8_rows(keep, shape.experts, shape.out, shape.in))
     return float8_rows_bytes({shape.experts, shape.out, shape.in}, shape.bias);
+  if (streamed && !shape.order && keeps_float8_channels(keep, shape.experts, shape.out, shape.in))
+    return float8_places(Float8Channels{shape.out, shape.in}, shape.bias).end;
   const int64_t matrices = std::max<int64_t>(1, shape.experts);
   const Parts parts = {.matrices = matrices,
                        .out = shape.out,
@@ -120,6 +123,9 @@ Linear prepare_quantized(const Linear& plain, const WeightFormat& keep, Device d
   if (streamed && !plain.order &&
       keeps_float8_rows(keep, plain.experts, features(plain), inputs(plain)))
     return prepare_float8_rows(plain, device, owner, stream);
+  if (streamed && !plain.order &&
+      keeps_float8_channels(keep, plain.experts, features(plain), inputs(plain)))
+    return prepare_float8_channels(plain, device, owner, stream);
   const int64_t matrices = std::max<int64_t>(1, plain.experts);
   const AtomShape shape = atom_shape(packing_of(keep), features(plain), inputs(plain));
   const Places places = places_of({.matrices = matrices,

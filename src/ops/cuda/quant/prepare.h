@@ -14,7 +14,8 @@ namespace skiff::cuda {
 size_t prepared_quantized_bytes(const WeightShape& shape, const WeightFormat& keep, bool streamed);
 
 // Packs a kPlain weight in the format `keep`, on the host or on `device`, as quant/atoms.h says or,
-// where streamed, quant/float8_rows.h. Returns once that is done.
+// where streamed, quant/float8_rows.h or
+// quant/float8_channels.h. Returns once that is done.
 Linear prepare_quantized(const Linear& plain, const WeightFormat& keep, Device device,
                          Buffer* owner, cudaStream_t stream, bool streamed);
 

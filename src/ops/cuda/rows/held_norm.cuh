@@ -17,12 +17,19 @@ struct HeldNorm {
   int cols;
 };
 
+struct NothingElse {
+  template <class V>
+  __device__ void operator()(const V&) const {}
+};
+
 // Adds a delta to the residual and norms the sum. One block for each row, of which a thread holds
 // kPieces accesses: all of them are under way at once, and the norm's weights, which no kernel
 // writes, are there before griddepcontrol.wait. `delta(to, column)` gives a thread four elements
-// of the row's delta; where `added` is false there is none.
-template <class T, int kPieces, class Delta>
-__device__ __forceinline__ void held_norm(const HeldNorm& a, bool added, Delta delta) {
+// of the row's delta; where `added` is false there is none. `then(v)` gets the thread's results
+// [kPieces][kNormVector], zeros beyond the row.
+template <class T, int kPieces, class Delta, class Then = NothingElse>
+__device__ __forceinline__ void held_norm(const HeldNorm& a, bool added, Delta delta,
+                                          Then then = {}) {
   constexpr int kVector = kNormVector;
   let_next_start();
   const int first = static_cast<int>(threadIdx.x) * kVector;
@@ -54,6 +61,7 @@ __device__ __forceinline__ void held_norm(const HeldNorm& a, bool added, Delta d
     for (int j = 0; j < kVector; ++j) v[i][j] = v[i][j] * scale * w[i][j];
     store<kVector>(row_of<T>(a.out, r) + c, v[i]);
   });
+  then(v);
 }
 
 // Returns how a row of so many columns is held: accesses of a thread, and threads; 0 accesses
