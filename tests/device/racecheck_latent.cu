@@ -1,18 +1,23 @@
 // The kernels of latent attention where every lane of a warp arrives at barriers for itself, beside
 // those in service, where after __syncwarp() one lane arrives for its warp. All else is the same
-// code (ops/cuda/mla/attend_kernel.cuh). racecheck (CUDA 13.0, H100) reports nothing of the first;
-// what it reports of the second is that it does not follow accesses of a warp through __syncwarp()
-// to the arrival of one lane (racecheck_ring.cu). Results are compared with the formula.
+// code (ops/cuda/mla/attend_kernel.cuh, rows_kernel.cuh with room for 16, 32 or 64 vectors).
+// racecheck (CUDA 13.0; H100, rows on an H200) reports nothing of the first; what it reports of the
+// second is that it does not follow accesses of a warp through __syncwarp() to the arrival of one
+// lane (racecheck_ring.cu). Results are compared with the formula.
 //   nvcc -gencode=arch=compute_90a,code=sm_90a -std=c++20 -O2 -I ../../src racecheck_latent.cu -o
-//   latent for how in warp lanes; do for cache in bf16 rows; do
+//   latent for how in warp lanes; do for cache in bf16 rows16 rows32 rows64; do
 //     compute-sanitizer --tool racecheck ./latent $how $cache; done; done
+#include <cuda_fp8.h>
+
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "ops/cuda/mla/attend_kernel.cuh"
+#include "ops/cuda/mla/rows_kernel.cuh"
 
 using namespace skiff::cuda;
 using namespace skiff::cuda::latent;
@@ -24,9 +29,33 @@ constexpr int kHeads = 16, kPage = 64, kWords = kRank + kRope;
 struct CopiedByLanes : CopiedTiles {
   static constexpr int kArrivingLanes = 32;
 };
-struct ConvertedByLanes : ConvertedTiles {
+template <int kVectors>
+struct RowsByLanes : RowTiles<kVectors> {
   static constexpr int kArrivingLanes = 32;
 };
+
+template <class Tiles>
+__global__ void __launch_bounds__(kRowsGroups* kGroupThreads, 1)
+    rows_kernel(const __grid_constant__ LatentPlanArgs p) {
+#if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
+  extern __shared__ __align__(1024) uint8_t memory[];
+  rows_block<Tiles>(p, memory);
+#endif
+}
+
+// Runs the kernel of a kind of tiles.
+template <class Tiles>
+void start(const LatentPlanArgs& p, const CUtensorMap& map) {
+  if constexpr (requires { Tiles::kVectors; }) {
+    constexpr int kBytes = sizeof(RowsShared<Tiles>);
+    cudaFuncSetAttribute(rows_kernel<Tiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+    rows_kernel<Tiles><<<p.blocks, kRowsGroups * kGroupThreads, kBytes>>>(p);
+  } else {
+    constexpr int kBytes = sizeof(Shared<Tiles>);
+    cudaFuncSetAttribute(latent_kernel<Tiles>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
+    latent_kernel<Tiles><<<p.blocks, kAttendGroups * kGroupThreads, kBytes>>>(p, map);
+  }
+}
 
 template <class T>
 T* device(const std::vector<T>& v) {
@@ -181,9 +210,7 @@ std::vector<__nv_bfloat16> run(const Case& c, bool rows, int blocks) {
       .parts = nullptr};
   const CUtensorMap map =
       rows ? CUtensorMap{} : map_of(p.args.cache.data, static_cast<uint64_t>(c.tiles));
-  cudaFuncSetAttribute(latent_kernel<Tiles>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       static_cast<int>(sizeof(Shared<Tiles>)));
-  latent_kernel<Tiles><<<blocks, Tiles::kGroups * kGroupThreads, sizeof(Shared<Tiles>)>>>(p, map);
+  start<Tiles>(p, map);
   std::vector<__nv_bfloat16> got(empty.size());
   cudaMemcpy(got.data(), out, got.size() * 2, cudaMemcpyDeviceToHost);
   return got;
@@ -191,16 +218,26 @@ std::vector<__nv_bfloat16> run(const Case& c, bool rows, int blocks) {
 
 }  // namespace
 
+template <class ByWarp, class ByLanes>
+std::vector<__nv_bfloat16> run_either(const Case& c, bool lanes, bool rows, int blocks) {
+  return lanes ? run<ByLanes>(c, rows, blocks) : run<ByWarp>(c, rows, blocks);
+}
+
+std::vector<__nv_bfloat16> run_named(const Case& c, bool lanes, const std::string& cache,
+                                     int blocks) {
+  if (cache == "rows16") return run_either<RowTiles<16>, RowsByLanes<16>>(c, lanes, true, blocks);
+  if (cache == "rows32") return run_either<RowTiles<32>, RowsByLanes<32>>(c, lanes, true, blocks);
+  if (cache == "rows64") return run_either<RowTiles<64>, RowsByLanes<64>>(c, lanes, true, blocks);
+  return run_either<CopiedTiles, CopiedByLanes>(c, lanes, false, blocks);
+}
+
 int main(int argc, char** argv) {
   const bool lanes = argc > 1 && std::strcmp(argv[1], "lanes") == 0;
-  const bool rows = argc > 2 && std::strcmp(argv[2], "rows") == 0;
+  const std::string cache = argc > 2 ? argv[2] : "bf16";
   const Case c;
   double worst = 0;
   for (const int blocks : {1, 2}) {
-    const auto got =
-        rows ? (lanes ? run<ConvertedByLanes>(c, true, blocks)
-                      : run<ConvertedTiles>(c, true, blocks))
-             : (lanes ? run<CopiedByLanes>(c, false, blocks) : run<CopiedTiles>(c, false, blocks));
+    const auto got = run_named(c, lanes, cache, blocks);
     for (size_t i = 0; i < got.size(); i += 37) {
       const double want =
           c.expected(static_cast<int>(i) / kRank, static_cast<int>(i) % kRank, 0.01);
@@ -210,7 +247,7 @@ int main(int argc, char** argv) {
   }
   // Weights and results are rounded to bf16, and means lie within 15/8.
   const bool good = worst <= 2 * 15.0 / 8 / 256;
-  std::printf("%s, %s: %s, error %.5f: %s\n", lanes ? "lanes" : "warp", rows ? "rows" : "bf16",
+  std::printf("%s, %s: %s, error %.5f: %s\n", lanes ? "lanes" : "warp", cache.c_str(),
               cudaGetErrorString(cudaGetLastError()), worst, good ? "good" : "WRONG");
   return !good;
 }

@@ -1,7 +1,7 @@
 // Measures latent attention on the device: mla_attend, heads_linear, mla_store, and latent_attend
 // where it is un-absorbed. Every kernel is first compared with the formula in double; its speed is
 // measured only if no check failed.
-//   bench_mla [check | expanded | all]
+//   bench_mla [check | expanded | absorbed | all]
 #include <cmath>
 
 #include "mla_world.cuh"
@@ -283,16 +283,20 @@ void time_store(Machine& m, Cache cache, int heads, int rows) {
   for (const Tensor& t : {kv, norm, speeds}) cudaFree(t.data);
 }
 
-void time_all(Machine& m) {
+void time_absorbed(Machine& m) {
   const auto same = [](int n, int length, int rows) {
     return std::vector<Piece>(static_cast<size_t>(n), {length - rows, rows});
   };
   time_attend(m, "128 heads, 128 x 4K", 128, same(128, 4096, 1), 2);
   time_attend(m, "128 heads, 128 x 4K, 2 rows", 128, same(128, 4096, 2), 2);
   time_attend(m, "128 heads, 32 x 32K", 128, same(32, 32768, 1), 1, 2);
+  time_attend(m, "64 heads, 64 x 8K", 64, same(64, 8192, 1), 2);
   time_attend(m, "32 heads, 64 x 8K", 32, same(64, 8192, 1), 2);
+  time_attend(m, "32 heads, 128 x 4K", 32, same(128, 4096, 1), 2);
   time_attend(m, "32 heads, 64 x 8K, 2 rows", 32, same(64, 8192, 2), 2);
   time_attend(m, "32 heads, 64 x 8K, 3 rows", 32, same(64, 8192, 3), 2);
+  time_attend(m, "16 heads, 64 x 8K", 16, same(64, 8192, 1), 2);
+  time_attend(m, "16 heads, 128 x 4K", 16, same(128, 4096, 1), 2);
   time_attend(m, "16 heads, 32 x 8K", 16, same(32, 8192, 1), 4);
   time_attend(m, "16 heads, 32 x 8K, 4 rows", 16, same(32, 8192, 4), 4);
   time_attend(m, "16 heads, 1 x 1K", 16, same(1, 1024, 1), 64);
@@ -300,6 +304,9 @@ void time_all(Machine& m) {
   time_attend(m, "prefill, 128 heads, 8K", 128, {{0, 8192}}, 1);
   time_attend(m, "prefill, 16 heads, 8K", 16, {{0, 8192}}, 1);
   time_attend(m, "prefill, 128 heads, 2K after 6K", 128, {{6144, 2048}}, 1);
+}
+
+void time_products(Machine& m) {
   for (const int heads : {16, 128}) {
     for (const int rows : {1, 128, 8192}) {
       time_heads(heads, rows, 128, 512);
@@ -328,8 +335,10 @@ int main(int argc, char** argv) {
   if (failures > 0) return 1;
   if (argc > 1 && std::string(argv[1]) == "check") return 0;
   read_limit = skiff::device_read_bandwidth({skiff::Device::kCuda, 0});
-  time_expanded(machine);
-  if (argc > 1 && std::string(argv[1]) == "expanded") return 0;
-  time_all(machine);
+  const std::string what = argc > 1 ? argv[1] : "all";
+  if (what != "absorbed") time_expanded(machine);
+  if (what == "expanded") return 0;
+  time_absorbed(machine);
+  if (what != "absorbed") time_products(machine);
   return 0;
 }

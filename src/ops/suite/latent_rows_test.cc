@@ -178,46 +178,38 @@ TEST_P(OpSuite, AttendOverRowsIsAttendOverTheirValues) {
     attend_case(*ops, {mla(3, 131, 6), act, 16, kMixed, 16});
     attend_case(*ops, {mla(2, 64, 16), act, 32, {{1500, 3}, {500, 40}, {1023, 2}, {0, 1}}});
     attend_case(*ops, {mla(5, 100, 32), act, 1, {{20, 3}, {0, 2}}});
-    attend_case(*ops, {deepseek(4), act, 64, {{70, 1}, {5, 3}, {0, 9}}});
+    // A device's kernels for this shape add in another order (LatentShapes.RowsOfEightBits).
+    if (ops->device() == Device{} || act == DType::kF32)
+      attend_case(*ops, {deepseek(4), act, 64, {{70, 1}, {5, 3}, {0, 9}}});
   }
-}
-
-TEST_P(OpSuite, AttendOverRowsInFastShapes) {
-  if (ops->device() == Device{}) GTEST_SKIP() << "the host has one kernel for all shapes";
-  const auto bf16 = [&](int heads, int page, const std::vector<Piece>& pieces, int64_t gap = 0) {
-    attend_case(*ops, {deepseek(heads), DType::kBF16, page, pieces, gap});
-  };
-  for (const int heads : {1, 16, 20, 32, 64, 65, 128}) bf16(heads, 64, kLatentDecode);
-  for (const int heads : {1, 7, 32, 128}) bf16(heads, 64, kLatentFewRows, 48);
-  for (const int heads : {1, 20, 128}) bf16(heads, 64, kLatentChunks);
-  for (const int page : {16, 128, 192}) bf16(16, page, {{300, 1}, {0, 1}, {63, 2}, {130, 1}}, 16);
-  std::vector<Piece> many(200, Piece{70, 1});
-  many[77] = {9000, 1};
-  bf16(16, 64, many);
-  bf16(128, 64, {{9000, 1}});
-  bf16(32, 64, {{9000, 3}, {10, 1}});
 }
 
 // Bytes past the context are any: NaN as scales, as elements and as rotated keys.
 TEST_P(OpSuite, NothingPastTheContextOfRows) {
-  for (const int length : {1, 17, 63, 65, 200}) {
-    const Mla spec = deepseek(16);
+  for (const auto& [heads, length] :
+       {std::pair{16, 1}, {16, 17}, {32, 63}, {16, 65}, {64, 17}, {32, 200}, {128, 130}}) {
+    const Mla spec = deepseek(heads);
     Workspace ws(static_cast<uint64_t>(length));
     Paged paged(ws, cached(spec), DType::kBF16, 64, {{length - 1, 1}}, Pool::kApart);
     const KvLayer rows = make_rows(ws, paged, spec);
     const auto page = paged.batch.pages.row<int32_t>(0)[(length - 1) / 64];
-    for (int64_t i = (length - 1) % 64 + 1; i < 64; ++i)
-      std::memset(latent_row(rows.k, page, i), 0xff, static_cast<size_t>(rows.k.dim[3]));
-    const Tensor q = ws.random(DType::kBF16, {16, spec.q_dim()});
+    const Tensor q = ws.random(DType::kBF16, {heads, spec.q_dim()});
     const Tensor q_rope = q.col_range(spec.nope_dim, spec.rope_dim);
-    const Tensor q_latent = ws.random(DType::kBF16, {16, spec.kv_rank});
-    const Tensor want = ws.output(DType::kBF16, {16, spec.kv_rank});
-    const Tensor out = ws.output(DType::kBF16, {16, spec.kv_rank});
-    ops->begin_step(paged.batch, {});
-    ops->mla_attend(want, q_latent, q_rope, spec, paged.batch, latents(paged));
-    ops->mla_attend(out, q_latent, q_rope, spec, paged.batch, rows);
-    finish();
-    EXPECT_EQ(all_bytes(out), all_bytes(want)) << "context of " << length;
+    const Tensor q_latent = ws.random(DType::kBF16, {heads, spec.kv_rank});
+    const Tensor want = ws.output(DType::kBF16, {heads, spec.kv_rank});
+    const Tensor out = ws.output(DType::kBF16, {heads, spec.kv_rank});
+    const auto attend_past = [&](const Tensor& to, int bytes) {
+      for (int64_t i = (length - 1) % 64 + 1; i < 64; ++i)
+        std::memset(latent_row(rows.k, page, i), bytes, static_cast<size_t>(rows.k.dim[3]));
+      ops->begin_step(paged.batch, {});
+      ops->mla_attend(to, q_latent, q_rope, spec, paged.batch, rows);
+      finish();
+    };
+    attend_past(want, 0);
+    attend_past(out, 0xff);
+    for (int64_t v = 0; v < heads; ++v)
+      for (int64_t i = 0; i < out.cols(); ++i) ASSERT_FALSE(std::isnan(at(out, v, i))) << v;
+    EXPECT_EQ(all_bytes(out), all_bytes(want)) << heads << " heads, context of " << length;
   }
 }
 

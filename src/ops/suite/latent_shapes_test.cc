@@ -1,5 +1,6 @@
-// mla_attend in the shape classes of its fast kernel on a device: bf16, a latent of 512 + 64, any
-// number of heads, pages of many sizes, one row or many of a sequence.
+// mla_attend in the shape classes of its fast kernels on a device: bf16, a latent of 512 + 64, any
+// number of heads, pages of many sizes, one row or many of a sequence, a cache of bf16 or of 8-bit
+// rows.
 #include <algorithm>
 
 #include "ops/suite/latent.h"
@@ -52,6 +53,16 @@ void expect_vector(const Tensor& out, const LatentQueries& q, const Mla& spec, c
   });
 }
 
+// Latents as bf16, or as 8-bit rows that lie in pages so many bytes further apart.
+struct Stored {
+  bool rows = false;
+  int64_t gap = 0;
+};
+
+KvLayer stored(Workspace& ws, const Paged& paged, const Mla& spec, const Stored& how) {
+  return how.rows ? make_rows(ws, paged, spec, how.gap) : latents(paged);
+}
+
 // The host's backends have one kernel for all shapes, so they see one case of each kind only.
 class LatentShapes : public OpSuite {
  protected:
@@ -59,12 +70,13 @@ class LatentShapes : public OpSuite {
   bool slow() const { return ops->name() == "reference"; }
 
   void attend(int heads, int page_size, const std::vector<Piece>& pieces, int checked = 40,
-              Pool pool = Pool::kApart) {
-    SCOPED_TRACE(fmt::format("{} heads, pages of {}, {} sequences, pool {}", heads, page_size,
-                             pieces.size(), static_cast<int>(pool)));
+              Pool pool = Pool::kApart, const Stored& how = {}) {
+    SCOPED_TRACE(fmt::format("{} heads, pages of {}, {} sequences, pool {}, {}", heads, page_size,
+                             pieces.size(), static_cast<int>(pool), how.rows ? "rows" : "bf16"));
     const Mla spec = deepseek(heads);
     Workspace ws(static_cast<uint64_t>(heads * 1000 + page_size));
     Paged paged(ws, cached(spec), kBF16, page_size, pieces, pool);
+    const KvLayer cache = stored(ws, paged, spec, how);
     const int64_t vectors = int64_t{paged.batch.num_tokens} * heads;
     const Tensor q = ws.random(kBF16, {vectors, spec.q_dim()});
     const LatentQueries queries{ws.random(kBF16, {vectors, spec.kv_rank}),
@@ -72,7 +84,7 @@ class LatentShapes : public OpSuite {
     const Tensor out = ws.output(kBF16, {vectors, spec.kv_rank});
     ws.begin_op({out});
     ops->begin_step(paged.batch, {});
-    ops->mla_attend(out, queries.latent, queries.rope, spec, paged.batch, latents(paged));
+    ops->mla_attend(out, queries.latent, queries.rope, spec, paged.batch, cache);
     ws.end_op();
     for (int64_t v = 0; v < vectors; ++v)
       for (int64_t i = 0; i < out.cols(); ++i) ASSERT_FALSE(std::isnan(at(out, v, i))) << v;
@@ -126,6 +138,27 @@ TEST_P(LatentShapes, UnevenContexts) {
   attend(32, 64, {{9000, 3}, {10, 1}}, 6);
 }
 
+// What a row stands for is exact in bf16, so attention over rows is held to the same bound.
+TEST_P(LatentShapes, RowsOfEightBits) {
+  if (!device()) GTEST_SKIP() << "OpSuite.AttendOverRowsIsAttendOverTheirValues covers it";
+  const auto rows = [&](int heads, int page, const std::vector<Piece>& pieces, int checked,
+                        int64_t gap = 0) {
+    attend(heads, page, pieces, checked, Pool::kApart, {.rows = true, .gap = gap});
+  };
+  for (const int heads : {1, 4, 16, 17, 20, 32, 33, 64, 65, 128})
+    rows(heads, 64, kLatentDecode, 30);
+  for (const int heads : {1, 7, 16, 32, 128}) rows(heads, 64, kLatentFewRows, 30, 48);
+  for (const int heads : {1, 20, 128}) rows(heads, 64, kLatentChunks, 30);
+  for (const int page : {16, 48, 128, 192})
+    rows(16, page, {{300, 1}, {0, 1}, {63, 2}, {130, 1}}, 20, 16);
+  for (const int heads : {8, 16, 32}) rows(heads, 64, {{300, 2}, {64, 1}, {63, 2}}, 20);
+  std::vector<Piece> many(200, Piece{70, 1});
+  many[77] = {9000, 1};
+  for (const int heads : {16, 32}) rows(heads, 64, many, 8);
+  rows(128, 64, {{9000, 1}}, 6);
+  rows(32, 64, {{9000, 3}, {10, 1}}, 6);
+}
+
 // Values past the context are any bits, and no NaN among them may come through.
 TEST_P(LatentShapes, NothingPastTheContext) {
   if (slow()) GTEST_SKIP() << "it reads by position";
@@ -149,13 +182,13 @@ TEST_P(LatentShapes, NothingPastTheContext) {
 }
 
 // A row in company, alone, and as part of a chunk: the same bits where the backend promises that.
-TEST_P(LatentShapes, RowsDoNotDependOnCompany) {
-  if (!ops->batch_invariant() || slow()) GTEST_SKIP() << "this backend promises less";
-  for (const int heads : device() ? std::vector<int>{16, 20, 128} : std::vector<int>{4}) {
+void company_case(Ops* ops, bool device, const Stored& how) {
+  for (const int heads : device ? std::vector<int>{16, 20, 128} : std::vector<int>{4}) {
     const Mla spec = deepseek(heads);
     Workspace ws(static_cast<uint64_t>(heads));
     const std::vector<Piece> pieces = {{0, 150}, {300, 1}, {40, 3}};
     Paged paged(ws, cached(spec), kBF16, 64, pieces);
+    const KvLayer cache = stored(ws, paged, spec, how);
     const int64_t rows = paged.batch.num_tokens;
     const Tensor q = ws.random(kBF16, {rows * heads, spec.q_dim()});
     const Tensor latent = ws.random(kBF16, {rows * heads, spec.kv_rank});
@@ -176,8 +209,8 @@ TEST_P(LatentShapes, RowsDoNotDependOnCompany) {
               latent.row_range(int64_t{first} * heads, int64_t{n} * heads));
       ops->begin_step(now.batch, {});
       ops->mla_attend(out_now, latent_now, q_now.col_range(spec.nope_dim, spec.rope_dim), spec,
-                      now.batch, latents(paged));
-      finish();
+                      now.batch, cache);
+      ops->wait(ops->mark());
       return all_bytes(out_now.row_range(before * heads, int64_t{n} * heads));
     };
     const std::vector<std::byte> whole = run(0, 150, true);
@@ -189,6 +222,11 @@ TEST_P(LatentShapes, RowsDoNotDependOnCompany) {
           << heads << " heads, rows " << first << " and " << n - 1 << " more";
     }
   }
+}
+
+TEST_P(LatentShapes, RowsDoNotDependOnCompany) {
+  if (!ops->batch_invariant() || slow()) GTEST_SKIP() << "this backend promises less";
+  for (const bool rows : {false, true}) company_case(ops.get(), device(), {.rows = rows});
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, LatentShapes, testing::ValuesIn(backends()),

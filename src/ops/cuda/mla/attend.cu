@@ -18,7 +18,12 @@ CUtensorMap latent_map(const LatentCache& cache, int64_t pages) {
 }
 
 void start_latent(const LatentPlanArgs& p, const CUtensorMap& map, cudaStream_t stream) {
-  launch_latent<CopiedTiles>(p, map, stream);
+  const Launch how = {.grid = dim3(static_cast<unsigned>(p.blocks)),
+                      .block = dim3(kAttendGroups * kGroupThreads),
+                      .shared = sizeof(Shared<CopiedTiles>),
+                      .stream = stream};
+  allow_shared(latent_kernel<CopiedTiles>, how.shared);
+  launch(latent_kernel<CopiedTiles>, how, p, map);
   start_latent_combine(p, stream);
 }
 

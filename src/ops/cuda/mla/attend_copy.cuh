@@ -71,7 +71,7 @@ __device__ __forceinline__ void load_half(const LatentPlanArgs& p, const CUtenso
 template <int kWhich, class Tiles>
 __device__ inline void first_loads(const LatentPlanArgs& p, const CUtensorMap& map,
                                    Shared<Tiles>& shared) {
-  constexpr int kStages = kWhich == 0 ? kLeftStages : Tiles::kRightStages;
+  constexpr int kStages = kWhich == 0 ? kLeftStages : kRightStages;
   Cursor& c = shared.cursor[kWhich];
   begin_loads(p, c);
   bool waited = false;

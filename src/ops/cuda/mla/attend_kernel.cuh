@@ -3,42 +3,21 @@
 // shares of equal cost (plan.h). One warpgroup multiplies queries, most of which it holds in
 // registers, by keys; two multiply the weights by values, which are the first 512 columns of the
 // same tile, half of them each. So the softmax of a tile hides behind the values of those before.
-// The split of 512 columns over two warpgroups is that of FlashMLA. Where the cache has 8-bit rows,
-// a fourth warpgroup converts tiles.
+// The split of 512 columns over two warpgroups is that of FlashMLA. A cache of 8-bit rows has a
+// kernel of its own (rows_kernel.cuh).
 //
 // Every handover between warpgroups goes through an mbarrier. A warp's lanes first meet at
 // __syncwarp(), then one of them arrives: what all of them read and wrote comes before the arrival,
 // and so before what waits for the phase. Threads that wrote what wgmma reads have called
 // fence_async() before; wgmma's own reads are complete once wgmma_wait() has returned.
 #pragma once
-#include "ops/cuda/hopper/registers.cuh"
-#include "ops/cuda/mla/attend_convert.cuh"
 #include "ops/cuda/mla/attend_scores.cuh"
 #include "ops/cuda/mla/attend_values.cuh"
 
 namespace skiff::cuda::latent {
 
-// Writes zeros to the padding rows of `out`.
-__device__ inline void clear_padding(const LatentPlanArgs& p) {
-  auto* out = static_cast<__nv_bfloat16*>(p.args.out);
-  const int end = p.args.rows.num_tokens * p.args.heads;
-  for (int vector = p.head->vectors + static_cast<int>(blockIdx.x); vector < end;
-       vector += static_cast<int>(gridDim.x)) {
-    for (int c = static_cast<int>(threadIdx.x) % kGroupThreads * 8; c < kRank;
-         c += kGroupThreads * 8)
-      *reinterpret_cast<uint4*>(out + vector * p.args.out_stride + c) = uint4{};
-  }
-}
-
-// The tiles of this block.
-__device__ inline int tiles_of_block(const LatentPlanArgs& p) {
-  const int width = p.head->width, index = static_cast<int>(blockIdx.x) / width;
-  return index < p.blocks / width ? p.shares[index].end - p.shares[index].begin : 0;
-}
-
 template <class Tiles>
 __device__ __forceinline__ void scores_group(const LatentPlanArgs& p, Shared<Tiles>& shared) {
-  if constexpr (Tiles::kConverted) more_registers<Tiles::kScoresRegisters>();
   wait_for_previous();
   let_next_start();
   attend_scores(p, shared);
@@ -50,9 +29,7 @@ __device__ __forceinline__ void scores_group(const LatentPlanArgs& p, Shared<Til
 template <int kWhich, class Tiles>
 __device__ __forceinline__ void values_group(const LatentPlanArgs& p, const CUtensorMap& map,
                                              Shared<Tiles>& shared) {
-  if constexpr (Tiles::kConverted) {
-    more_registers<Tiles::kValuesRegisters>();
-  } else if (threadIdx.x % kGroupThreads < 32) {
+  if (threadIdx.x % kGroupThreads < 32) {
     if (elected()) first_loads<kWhich>(p, map, shared);
     __syncwarp();
   }
@@ -62,19 +39,7 @@ __device__ __forceinline__ void values_group(const LatentPlanArgs& p, const CUte
 }
 
 template <class Tiles>
-__device__ __forceinline__ void convert_group(const LatentPlanArgs& p, Shared<Tiles>& shared) {
-  fewer_registers<Tiles::kConvertRegisters>();
-  if (threadIdx.x % kGroupThreads < 32) {
-    if (elected()) first_parts(p, shared);
-    __syncwarp();
-  }
-  wait_for_previous();
-  let_next_start();
-  convert_tiles(p, shared, tiles_of_block(p));
-}
-
-template <class Tiles>
-__global__ void __launch_bounds__(Tiles::kGroups* kGroupThreads, 1)
+__global__ void __launch_bounds__(kAttendGroups* kGroupThreads, 1)
     latent_kernel(const __grid_constant__ LatentPlanArgs p,
                   const __grid_constant__ CUtensorMap map) {
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000  // LatentAttention launches it nowhere else
@@ -82,7 +47,7 @@ __global__ void __launch_bounds__(Tiles::kGroups* kGroupThreads, 1)
   auto& shared = *reinterpret_cast<Shared<Tiles>*>(memory);
   if (threadIdx.x == 0) {
     init_barriers(shared);
-    if constexpr (!Tiles::kConverted) prefetch_map(&map);
+    prefetch_map(&map);
   }
   __syncthreads();
   // The shuffle shows the compiler that the value is the same in all threads of a warp.
@@ -91,22 +56,10 @@ __global__ void __launch_bounds__(Tiles::kGroups* kGroupThreads, 1)
     scores_group(p, shared);
   } else if (group == 1) {
     values_group<0>(p, map, shared);
-  } else if (group == 2) {
+  } else {
     values_group<1>(p, map, shared);
-  } else if constexpr (Tiles::kConverted) {
-    convert_group(p, shared);
   }
 #endif
-}
-
-template <class Tiles>
-void launch_latent(const LatentPlanArgs& p, const CUtensorMap& map, cudaStream_t stream) {
-  const Launch how = {.grid = dim3(static_cast<unsigned>(p.blocks)),
-                      .block = dim3(Tiles::kGroups * kGroupThreads),
-                      .shared = sizeof(Shared<Tiles>),
-                      .stream = stream};
-  allow_shared(latent_kernel<Tiles>, how.shared);
-  launch(latent_kernel<Tiles>, how, p, map);
 }
 
 }  // namespace skiff::cuda::latent

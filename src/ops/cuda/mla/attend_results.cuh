@@ -18,6 +18,18 @@ __device__ __forceinline__ int rows_of(const Run& run, int part) {
   return min(kLatentRows, run.item.count - part * kLatentRows);
 }
 
+// Writes zeros to the padding rows of `out`.
+__device__ inline void clear_padding(const LatentPlanArgs& p) {
+  auto* out = static_cast<__nv_bfloat16*>(p.args.out);
+  const int end = p.args.rows.num_tokens * p.args.heads;
+  for (int vector = p.head->vectors + static_cast<int>(blockIdx.x); vector < end;
+       vector += static_cast<int>(gridDim.x)) {
+    for (int c = static_cast<int>(threadIdx.x) % kGroupThreads * 8; c < kRank;
+         c += kGroupThreads * 8)
+      *reinterpret_cast<uint4*>(out + vector * p.args.out_stride + c) = uint4{};
+  }
+}
+
 // Writes the sums of a run to `out`, or to this block's part.
 template <class Tiles>
 __device__ inline void end_run(const LatentPlanArgs& p, const Run& run, int half, int turn,

@@ -193,7 +193,7 @@ template <class Tiles>
 __device__ __forceinline__ void multiply_keys(float (&s)[kLatentTile / 2],
                                               const uint32_t (&q)[kSteps][4], Shared<Tiles>& shared,
                                               const Ring<kLeftStages>& left,
-                                              const Ring<Tiles::kRightStages>& right) {
+                                              const Ring<kRightStages>& right) {
   const uint64_t shared_q = wgmma_operand(shared_address(shared.q));
   barrier_wait(shared_address(&shared.right_full[right.stage]), right.phase);
   wgmma_fence();
@@ -231,7 +231,7 @@ __device__ __forceinline__ void attend_scores(const LatentPlanArgs& p, Shared<Ti
   uint32_t q[kSteps][4];
   float s[kLatentTile / 2];
   Ring<kLeftStages> left;
-  Ring<Tiles::kRightStages> right, added;  // `added` follows two tiles behind
+  Ring<kRightStages> right, added;  // `added` follows two tiles behind
   int n = 0;
   for (int turn = 0; walk.next(run); turn = turn + 1 == kTurns ? 0 : turn + 1) {
     // Then no warpgroup still reads what earlier runs left in this turn's place.

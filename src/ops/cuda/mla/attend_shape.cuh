@@ -12,30 +12,16 @@ constexpr int kRank = 512, kRope = 64, kHalf = kRank / 2;  // a values warpgroup
 constexpr int kPanels = (kRank + kRope) / 64, kHalfPanels = kHalf / 64;
 constexpr int kHeldPanels = 5, kSharedPanels = kPanels - kHeldPanels;  // panels of queries
 constexpr int kPanelBytes = kLatentTile * 128;  // 64 columns of a tile, in the 128-byte swizzle
-constexpr int kLeftStages = 2;
+constexpr int kLeftStages = 2, kRightStages = 3;
 constexpr int kTurns = 3;  // runs that the three warpgroups may be working on
 constexpr int kGroupThreads = 128, kWarpsOfGroup = 4;
+constexpr int kAttendGroups = 3;  // warpgroups: one of scores, two of values
 // Named barriers: one of the scores warpgroup, and one of each values warpgroup.
 constexpr int kScoresBarrier = 1, kOwnBarrier = 2;
 
-// How tiles come to shared memory: in two halves, the left columns, and the right ones with the
-// rotated keys. Those of a bf16 cache are copied by TMA, which the values warpgroups ask for.
 struct CopiedTiles {
-  static constexpr bool kConverted = false;
-  static constexpr int kRightStages = 3, kGroups = 3;
   static constexpr int kArrivingLanes = 1;  // lanes of a warp that arrive at a barrier for it
 };
-// Those of 8-bit rows are copied to a place of their own, from which a fourth warpgroup converts
-// them to bf16. Registers are those of a thread of each group.
-struct ConvertedTiles {
-  static constexpr bool kConverted = true;
-  static constexpr int kRightStages = 2, kGroups = 4;
-  static constexpr int kArrivingLanes = 1;
-  static constexpr int kScoresRegisters = 152, kValuesRegisters = 160, kConvertRegisters = 40;
-};
-// A row of 512 + 64 elements (ops/latent_row.h), and how many rows are copied at a time.
-constexpr int kRowBytes = 656, kScalesAt = 512, kRopeAt = 528;
-constexpr int kRawRows = 16, kRawStages = kLatentTile / kRawRows;
 
 // A stage of a ring, and the parity of its barriers' phase in this round.
 template <int kStages>
@@ -76,19 +62,8 @@ struct RightHalf {
 };
 static_assert(kPanelBytes == kLatentRows * kLatentTile * 2);
 
-// A tile of rows as it lies in the cache. Its parts are a ring of kRawStages.
-template <bool kConverted>
-struct RawTile {};
-template <>
-struct RawTile<true> {
-  uint8_t rows[kRawStages][kRawRows * kRowBytes];
-  uint64_t full[kRawStages];  // a part has been copied
-  uint64_t done[kRawStages];  // all warps have converted it
-};
-
 template <class Tiles>
 struct Shared {
-  static constexpr int kRightStages = Tiles::kRightStages;
   LeftHalf left[kLeftStages];
   RightHalf right[kRightStages];
   uint8_t q[kSharedPanels][kPanelBytes];  // the queries that are not in registers
@@ -100,10 +75,8 @@ struct Shared {
   uint64_t p_full[kRightStages];    // weights and factors of a tile are there
   uint64_t left_done[kLeftStages];  // its warpgroup has added the half
   uint64_t all_done[kRightStages];  // both warpgroups have added the tile
-  alignas(16) RawTile<Tiles::kConverted> raw;
 };
 static_assert(sizeof(Shared<CopiedTiles>) <= 232448);
-static_assert(sizeof(Shared<ConvertedTiles>) <= 232448);
 
 // Makes the barriers of a block, by one thread.
 template <class Tiles>
@@ -112,17 +85,11 @@ __device__ inline void init_barriers(Shared<Tiles>& shared) {
     for (uint64_t& barrier : barriers) barrier_init(shared_address(&barrier), arrivals);
   };
   constexpr int kLanes = Tiles::kArrivingLanes;
-  // Either TMA fills a half, or two of the converting warps.
-  constexpr int kFillers = Tiles::kConverted ? kWarpsOfGroup / 2 * kLanes : 1;
-  init(shared.left_full, kFillers);
-  init(shared.right_full, kFillers);
+  init(shared.left_full, 1);
+  init(shared.right_full, 1);
   init(shared.p_full, kWarpsOfGroup * kLanes);
   init(shared.left_done, kWarpsOfGroup * kLanes);
   init(shared.all_done, 2 * kWarpsOfGroup * kLanes);
-  if constexpr (Tiles::kConverted) {
-    init(shared.raw.full, 1);
-    init(shared.raw.done, kWarpsOfGroup * kLanes);
-  }
   barrier_init_done();
 }
 
@@ -178,6 +145,12 @@ class Walk {
   const LatentPlanArgs& p_;
   int at_, end_, item_;
 };
+
+// The tiles of this block.
+__device__ inline int tiles_of_block(const LatentPlanArgs& p) {
+  const int width = p.head->width, index = static_cast<int>(blockIdx.x) / width;
+  return index < p.blocks / width ? p.shares[index].end - p.shares[index].begin : 0;
+}
 
 // Which half of the items this block has, where a group is two blocks.
 __device__ inline int part_of_item(const LatentPlanArgs& p) {

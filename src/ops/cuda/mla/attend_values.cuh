@@ -34,23 +34,14 @@ __device__ __forceinline__ void rescale(float (&o)[kHalf / 2], const float* fact
   for (int i = 0; i < kHalf / 2; ++i) o[i] *= keep[i / 2 % 2];
 }
 
-// o (+)= weights * values, of one tile. Where four warpgroups leave no thread the 128 registers
-// that the sums of all columns take in one instruction, half of the columns follow the other.
-template <class Tiles>
+// o (+)= weights * values, of one tile.
 __device__ __forceinline__ void multiply_values(float (&o)[kHalf / 2], uint32_t weights,
                                                 uint32_t values, bool add) {
   const uint64_t a = wgmma_operand(weights), b = wgmma_operand(values, kPanelBytes);
   wgmma_fence();
 #pragma unroll
   for (int i = 0; i < kLatentTile / 16; ++i) {
-    const uint64_t a_i = a + i * kWgmmaStep, b_i = b + i * (16 * 128 / 16);
-    if constexpr (Tiles::kConverted) {
-      auto& halves = reinterpret_cast<float(&)[2][kHalf / 4]>(o);
-      wgmma_shared_columns(halves[0], a_i, b_i, i > 0 || add);
-      wgmma_shared_columns(halves[1], a_i, b_i + 2 * kPanelBytes / 16, i > 0 || add);
-    } else {
-      wgmma_shared_columns(o, a_i, b_i, i > 0 || add);
-    }
+    wgmma_shared_columns(o, a + i * kWgmmaStep, b + i * (16 * 128 / 16), i > 0 || add);
   }
   wgmma_commit();
   wgmma_wait<0>();
@@ -63,7 +54,7 @@ __device__ __forceinline__ void attend_values(const LatentPlanArgs& p, const CUt
                                               Shared<Tiles>& shared, bool any) {
   float o[kHalf / 2];
   Ring<kLeftStages> left;
-  Ring<Tiles::kRightStages> right;
+  Ring<kRightStages> right;
   for (int turn = 0; any; turn = turn + 1 == kTurns ? 0 : turn + 1) {
     int tile = 0;
     bool more;
@@ -79,8 +70,8 @@ __device__ __forceinline__ void attend_values(const LatentPlanArgs& p, const CUt
       uint8_t* values =
           kWhich == 0 ? shared.left[left.stage].panels[0] : shared.right[right.stage].panels[0];
       if (tail < kLatentTile) clear_tail(values, kWhich, tail);
-      multiply_values<Tiles>(o, shared_address(shared.right[right.stage].rope),
-                             shared_address(values), tile > 0);
+      multiply_values(o, shared_address(shared.right[right.stage].rope), shared_address(values),
+                      tile > 0);
       more = ++tile < run.tiles;
       __syncwarp();
       const uint32_t left_done = shared_address(&shared.left_done[left.stage]);
@@ -89,15 +80,12 @@ __device__ __forceinline__ void attend_values(const LatentPlanArgs& p, const CUt
         if (kWhich == 0) barrier_arrive(left_done);
         barrier_arrive(all_done);
       }
-      if constexpr (!Tiles::kConverted) {
-        if (threadIdx.x / 32 % kWarpsOfGroup == 0) {
-          if (elected() && shared.cursor[kWhich].at < shared.cursor[kWhich].end) {
-            barrier_wait(kWhich == 0 ? left_done : all_done,
-                         kWhich == 0 ? left.phase : right.phase);
-            load_half<kWhich>(p, map, shared, kWhich == 0 ? left.stage : right.stage);
-          }
-          __syncwarp();
+      if (threadIdx.x / 32 % kWarpsOfGroup == 0) {
+        if (elected() && shared.cursor[kWhich].at < shared.cursor[kWhich].end) {
+          barrier_wait(kWhich == 0 ? left_done : all_done, kWhich == 0 ? left.phase : right.phase);
+          load_half<kWhich>(p, map, shared, kWhich == 0 ? left.stage : right.stage);
         }
+        __syncwarp();
       }
       left.advance();
       right.advance();

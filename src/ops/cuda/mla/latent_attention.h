@@ -17,13 +17,15 @@ namespace skiff::cuda {
 
 // Ops::mla_attend. On Hopper a kernel for bf16 caches and one for caches of 8-bit rows take any
 // number of rows of bf16 queries of rank 512 and rope 64 (every published model) in pages of
-// multiples of 64 positions; a generic kernel takes the rest. The two share all arithmetic, so that
-// rows give the bits that a bf16 cache with their values would give.
+// multiples of 64 positions; a generic kernel takes the rest. The two add in different orders, so
+// that rows give what a bf16 cache with their values would give, but not its bits.
 //
-// In the generic kernel, and with Limits::whole in the other, a row's result depends, bit for bit,
-// on its position, its query and its context only. Otherwise it also depends on where its context
-// is cut into shares, which follows from the lengths of all sequences of the step. The same step
-// gives the same bits every time: no result depends on the order in which blocks arrive.
+// In the generic kernel, and with Limits::whole in the others, a row's result depends, bit for bit,
+// on its position, its query and its context only; over 8-bit rows as long as scales of one group
+// of columns differ by at most 2^15 within a sequence. Otherwise it also depends on where its
+// context is cut into shares, which follows from the lengths of all sequences of the step, and over
+// 8-bit rows on the largest item. The same step gives the same bits every time: no result depends
+// on the order in which blocks arrive.
 //
 // Graphs. The launch depends on the spec and on num_tokens only; lengths are read from device
 // memory that begin_step() fills, in stream order, outside any captured graph. A number of heads

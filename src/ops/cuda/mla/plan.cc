@@ -94,6 +94,8 @@ size_t make_latent_plan(const LatentShape& shape, std::span<const int32_t> row_s
   *head = {};
   head->width = is_wide(shape, row_start, kv_len) ? 2 : 1;
   head->vectors = row_start.back() * shape.heads;
+  // A kernel for few vectors rounds differently, and other rows must not choose it.
+  head->widest = shape.whole ? kLatentRows : 0;
   auto* items = reinterpret_cast<LatentItem*>(memory + layout.items());
   const int most = kLatentRows * head->width;
   for (size_t s = 0; s < kv_len.size(); ++s) {
@@ -111,6 +113,7 @@ size_t make_latent_plan(const LatentShape& shape, std::span<const int32_t> row_s
               .base = head->total,
               .stored = kv_len[s] - rows};
       head->total += item.tiles;
+      head->widest = std::max(head->widest, item.count);
     }
   }
   const std::span all(items, static_cast<size_t>(head->items));

@@ -50,7 +50,8 @@ struct LatentHead {
   int32_t width;  // blocks of a group
   int32_t items, cut;
   int32_t vectors;  // query vectors from here on are padding
-  int32_t unused[3];
+  int32_t widest;   // query vectors of the largest item; with `whole` as many as may be
+  int32_t unused[2];
 };
 
 // The memory of a plan: head, shares of the groups, the numbers of the items that several groups

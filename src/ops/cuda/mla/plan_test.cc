@@ -64,6 +64,7 @@ void expect_covers(const LatentShape& shape, const Step& step) {
     EXPECT_EQ(item.kv_len, step.kv_len[s] - (step.row_start[s + 1] - 1 - last_row));
     EXPECT_EQ(item.tiles, (item.kv_len + kLatentTile - 1) / kLatentTile);
     EXPECT_EQ(item.base, total);
+    EXPECT_LE(item.count, plan.head->widest);
     EXPECT_EQ(item.stored, step.kv_len[s] - (step.row_start[s + 1] - step.row_start[s]));
     total += item.tiles;
     for (int v = item.first; v < item.first + item.count; ++v) ++times[static_cast<size_t>(v)];
@@ -155,6 +156,21 @@ TEST(LatentPlan, ItemsNameTheGroupsThatShareThem) {
   }
   EXPECT_EQ(Plan({.heads = 32, .blocks = 132, .whole = true}, Step().add(1, 8192, 64)).head->cut,
             0);
+}
+
+// The kernel over 8-bit rows chooses by it, and other rows of a batch must not where results do not
+// depend on them.
+TEST(LatentPlan, WidestIsTheLargestItem) {
+  const auto widest = [](const LatentShape& shape, const Step& step) {
+    return Plan(shape, step).head->widest;
+  };
+  const Step decodes = Step().add(1, 8192, 3), drafts = Step().add(1, 8192, 3).add(3, 500);
+  EXPECT_EQ(widest({.heads = 16, .blocks = 132}, decodes), 16);
+  EXPECT_EQ(widest({.heads = 16, .blocks = 132}, drafts), 48);
+  EXPECT_EQ(widest({.heads = 40, .blocks = 132}, drafts), kLatentRows);
+  EXPECT_EQ(widest({.heads = 128, .blocks = 132}, decodes), 2 * kLatentRows);
+  for (const Step& step : {decodes, drafts})
+    EXPECT_EQ(widest({.heads = 16, .blocks = 132, .whole = true}, step), kLatentRows);
 }
 
 }  // namespace
