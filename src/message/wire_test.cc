@@ -226,7 +226,7 @@ TEST(Wire, RefusalsSayWhy) {
   EXPECT_THAT(refusal(bytes_of(StepResult{})), HasSubstr("of kind 2"));
   Bytes other = bytes;
   other[4] = std::byte{9};
-  EXPECT_THAT(refusal(other), HasSubstr("version 9, this build 5"));
+  EXPECT_THAT(refusal(other), HasSubstr("version 9, this build 6"));
   other = bytes;
   other[0] ^= std::byte{1};
   EXPECT_THAT(refusal(other), HasSubstr("begins with other bytes"));
@@ -269,8 +269,8 @@ TEST(Wire, PlansWhosePartsDoNotFitAreRefused) {
   const size_t pool = sample + 1 + 4 + 4, tokens = pool + 2 + 4 + 1;
   EXPECT_THAT(with(pool, 1, 1), HasSubstr("rows or drafts")) << "it samples, too";
   EXPECT_THAT(with(pool + 1, 1, 1), HasSubstr("rows or drafts")) << "logits of no last row";
-  EXPECT_EQ(with(tokens - 5, 1, 1), "") << "behind drafts";
-  EXPECT_THAT(with(tokens - 5, 2, 1), HasSubstr("neither 0 nor 1"));
+  EXPECT_EQ(with(tokens - 1, 1, 1), "") << "behind drafts";
+  EXPECT_THAT(with(tokens - 1, 2, 1), HasSubstr("neither 0 nor 1"));
   const size_t pages = tokens + 4 + 12, start = pages + 4 + 4;
   EXPECT_THAT(with(start + 4, 1), HasSubstr("page_start"));
   EXPECT_THAT(with(start + 8, 2), HasSubstr("page_start"));
