@@ -44,7 +44,7 @@ void StepExecutor::rehearse_chain(int64_t room) {
   launch(plan);
   plan.spans.front().begin = 2 + k;
   plan.spans.front().after_drafts = true;
-  plan.tokens.assign(static_cast<size_t>(1 + k), kOnDevice);
+  plan.tokens.assign(1 + static_cast<size_t>(k), kOnDevice);
   launch(plan);
   collect();
   collect();
