@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "engine/zeroed.h"
+
 namespace skiff::engine {
 namespace {
 
@@ -31,10 +33,7 @@ ChainedPasses::ChainedPasses(const Parts& parts, const Options& options, const S
       slots_(slots),
       memory_(parts.ops.device(), token_bytes(options)) {
   const int64_t seqs = options.limits.max_seqs, rows = most_rows(options);
-  std::vector<Token> zeros(static_cast<size_t>(rows + 2 * seqs), 0);  // what padding has
-  const Tensor all = memory_.view(DType::kI32, {std::ssize(zeros)});
-  parts_.ops.copy(all, host_tensor(zeros.data(), DType::kI32, {std::ssize(zeros)}));
-  parts_.ops.wait(parts_.ops.mark());
+  const Tensor all = zeroed(memory_, parts_.ops);  // padding has a token of the vocabulary
   next_ = all.row_range(0, rows);
   ends_ = all.row_range(rows, seqs);
   ids_ = all.row_range(rows + seqs, seqs);
@@ -60,20 +59,14 @@ size_t ChainedPasses::memory_bytes(const Options& options, const Ops& ops) {
          static_cast<size_t>(options.tokens - 1) * pass(1);
 }
 
-// `tokens`: where kOnDevice is looked up; empty: nowhere. A recorded pass writes to the addresses
-// that it was recorded with.
+// `tokens`: where kOnDevice is looked up; empty: nowhere.
 model::Forward ChainedPasses::forward(const RaggedBatch& batch, const std::optional<ReplayKey>& key,
                                       Tensor hidden, Tensor tokens) {
-  model::Forward out;
-  parts_.ops.replay(key, [&] {
+  return recorded_.replay(parts_.ops, key, [&] {
     parts_.arena.reset();
     if (tokens) parts_.ops.load_tokens(batch.tokens, tokens);
-    out = parts_.decoder.forward(batch, parts_.kv, parts_.arena, hidden);
+    return parts_.decoder.forward(batch, parts_.kv, parts_.arena, hidden);
   });
-  if (!key) return out;
-  model::Forward& captured = captured_[*key];
-  if (out.logits) captured = out;
-  return captured;
 }
 
 // Begins a pass. A recorded one is told from those of other depths.
@@ -94,11 +87,11 @@ model::Forward ChainedPasses::first(const Step& step, Tensor ends) {
     batch = passes_.front().frame.batch;
     key = passes_.front().frame.key;
   }
-  parts_.ops.settle_drafts(step.drafts, {.last = slots_.last(),
-                                         .refused = slots_.refused(),
-                                         .moved = slots_.moved(),
-                                         .next = next_,
-                                         .ends = ends});
+  parts_.ops.settle_drafts(step.frame.verdicts, {.last = slots_.last(),
+                                                 .refused = slots_.refused(),
+                                                 .moved = slots_.moved(),
+                                                 .next = next_,
+                                                 .ends = ends});
   batch.tokens = next_.row_range(0, batch.num_tokens);
   batch.out_rows = ends.row_range(0, batch.num_seqs);
   return forward(batch, key, options_.joins ? step.hidden.row_range(0, batch.num_tokens) : Tensor{},
@@ -128,16 +121,8 @@ void ChainedPasses::launch(const Step& step) {
 void ChainedPasses::draw(const Step& step, int depth, const model::Forward& out, Tensor ends) {
   const int64_t n = ends.rows();
   const Tensor ids = ids_.row_range(0, n);
-  const SampleBatch& all = parts_.greedy;
-  const auto of = [n](Tensor column) { return column.row_range(0, n); };
-  parts_.ops.sample(ids, out.logits.row_range(0, n),
-                    {.temperature = of(all.temperature),
-                     .top_p = of(all.top_p),
-                     .min_p = of(all.min_p),
-                     .top_k = of(all.top_k),
-                     .seed = of(all.seed),
-                     .draw = of(all.draw)});
-  parts_.ops.store_tokens(slots_.drafts(depth), step.drafts.slots, ids);
+  parts_.ops.sample(ids, out.logits.row_range(0, n), first_rows(parts_.greedy, n));
+  parts_.ops.store_tokens(slots_.drafts(depth), step.frame.verdicts.slots, ids);
   parts_.ops.copy(step.out.row_range(depth, 1).reshaped({n}), ids);
   if (options_.joins && depth + 1 < options_.tokens)
     parts_.ops.gather_rows(parts_.joined.row_range(0, n), out.hidden, ends);
@@ -145,10 +130,10 @@ void ChainedPasses::draw(const Step& step, int depth, const model::Forward& out,
 
 // Returns the first pass of a model, whose tokens lie in next_.
 StepPlan ChainedPasses::ahead(const StepPlan& plan) {
-  StepPlan out = plan;
-  out.opened.clear();
-  out.chained = false;
-  std::ranges::fill(out.tokens, 0);
+  StepPlan out{.spans = plan.spans,
+               .tokens = std::vector<Token>(plan.tokens.size(), 0),
+               .pages = plan.pages,
+               .page_start = plan.page_start};
   for (Span& span : out.spans) {
     ++span.begin;
     span.draft = 0;

@@ -2,10 +2,10 @@
 // knows neither what the step has drawn nor which of its drafts were kept.
 #pragma once
 #include <list>
-#include <map>
 #include <vector>
 
 #include "engine/batch_builder.h"
+#include "engine/recorded_forwards.h"
 #include "engine/slot_tokens.h"
 #include "model/decoder.h"
 
@@ -14,8 +14,8 @@ namespace skiff::engine {
 // The first pass has the rows of the step itself. A module takes each with the token that follows
 // it, a model that token one position further on; what they compute behind a refused draft is
 // overwritten by the next step. Drafts are drawn behind the last row that is right. A further pass
-// has one row for each sequence, the draft before, at a position that the host knows only a bound
-// of (RaggedBatch::moved_back).
+// has one row for each sequence, the draft before, at a position for which the host has a bound
+// only (RaggedBatch::moved_back).
 //
 // Driven by the thread that drives `ops`. All memory is taken by the constructor.
 class ChainedPasses {
@@ -27,8 +27,8 @@ class ChainedPasses {
     int page_size = 0;          // positions of a page
     std::vector<int> captures;  // numbers of sequences of passes that are recorded
   };
-  // The drafter's own. All must outlive this. `joined` has room for the hidden rows of a pass
-  // of a module, `greedy` draws the most likely token of each sequence.
+  // The drafter's own. All must outlive this. `joined` has room for a module's hidden rows of a
+  // pass; `greedy` draws the most likely token of each sequence.
   struct Parts {
     Ops& ops;
     model::Decoder& decoder;
@@ -42,15 +42,15 @@ class ChainedPasses {
   static size_t memory_bytes(const Options& options, const Ops& ops);
 
   struct Step {
-    const StepPlan& plan;         // chained
-    const StepFrame& frame;       // its forward pass has been started, and
-    const DraftVerdicts& drafts;  // its draw, of which these are the verdicts
-    Tensor hidden;                // rows of the whole batch, for a module
-    Tensor out;  // [tokens, spans] i32 in page-locked memory: the drafts, once done
+    const StepPlan& plan;    // chained
+    const StepFrame& frame;  // its forward pass and its draw have been started
+    Tensor hidden;           // rows of the whole batch, for a module
+    Tensor out;              // [tokens, spans] i32 in page-locked memory: the drafts, once done
   };
   // Starts all passes behind a step. The memory of the passes before the last ones is used again.
   void launch(const Step& step);
-  int passes() const { return options_.tokens; }  // of one step
+  // Returns how many passes launch() starts.
+  int passes() const { return options_.tokens; }
 
  private:
   struct Pass {
@@ -72,7 +72,7 @@ class ChainedPasses {
   Buffer memory_;
   Tensor next_, ends_, ids_;
   std::list<Pass> passes_;  // by depth; a module's first has the batch of the step
-  std::map<ReplayKey, model::Forward> captured_;
+  RecordedForwards recorded_;
 };
 
 }  // namespace skiff::engine

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/rehearsal.h"
+#include "engine/zeroed.h"
 
 namespace skiff::engine {
 namespace {
@@ -67,10 +68,7 @@ constexpr uint64_t kDraftSeed = 0x64726166745f7365;
 constexpr size_t kGreedyBytes = 4 * sizeof(int32_t) + 2 * sizeof(int64_t);
 
 SampleBatch greedy_draws(const Buffer& memory, int64_t rows, Ops& ops) {
-  std::vector<int32_t> zeros(memory.size() / sizeof(int32_t), 0);
-  const auto n = std::ssize(zeros);
-  ops.copy(memory.view(DType::kI32, {n}), host_tensor(zeros.data(), DType::kI32, {n}));
-  ops.wait(ops.mark());
+  zeroed(memory, ops);
   size_t at = 0;
   const auto column = [&](DType dtype) {
     const Tensor out = memory.view(dtype, {rows}, at);
@@ -488,17 +486,12 @@ Tensor ModelDrafter::build(const Pass& pass, Tensor hidden) {
   return joined;
 }
 
-// The pass that was built, as StepExecutor::forward() has it.
+// Computes the pass that was built.
 model::Forward ModelDrafter::forward(Tensor joined) {
-  model::Forward out;
-  ops_.replay(frame_.key, [&] {
+  return recorded_.replay(ops_, frame_.key, [&] {
     arena_.reset();
-    out = decoder_.forward(frame_.batch, kv_, arena_, joined);
+    return decoder_.forward(frame_.batch, kv_, arena_, joined);
   });
-  if (!frame_.key) return out;
-  model::Forward& captured = captured_[*frame_.key];
-  if (out.logits) captured = out;
-  return captured;
 }
 
 void ModelDrafter::end_pass() {

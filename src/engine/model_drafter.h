@@ -91,8 +91,7 @@ class ModelDrafter {
   int reach() const { return spec_.joins ? tokens_ - 1 : tokens_; }
   // Drafts behind a chained step whose draw has been started, see ChainedPasses::Step; `hidden` is
   // draft()'s, of a step that was not kept.
-  void chain(const StepPlan& plan, const StepFrame& frame, const DraftVerdicts& drafts,
-             Tensor hidden, Tensor out);
+  void chain(const StepPlan& plan, const StepFrame& frame, Tensor hidden, Tensor out);
   // Reads on in the texts of a chained step, as draft() does, once its tokens are known. Spans
   // begin where their rows were.
   void read_chained(const StepPlan& plan, const StepResult& result);
@@ -210,7 +209,7 @@ class ModelDrafter {
   Buffer draft_probs_memory_;
   Tensor draft_probs_;
   PinnedArena lists_;
-  std::map<ReplayKey, model::Forward> captured_;  // outputs of recorded passes
+  RecordedForwards recorded_;
   int64_t num_passes_ = 0;
   std::optional<uint64_t> pass_;  // the mark behind the last pass, which uses lists_ and frame_
   std::vector<std::optional<Text>> slots_;

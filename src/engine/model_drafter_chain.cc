@@ -21,14 +21,13 @@ void ModelDrafter::begin_chain(const SlotTokens& slots) {
       slots);
 }
 
-void ModelDrafter::chain(const StepPlan& plan, const StepFrame& frame, const DraftVerdicts& drafts,
-                         Tensor hidden, Tensor out) {
+void ModelDrafter::chain(const StepPlan& plan, const StepFrame& frame, Tensor hidden, Tensor out) {
   if (spec_.join == ModelSpec::kBeside) {
     const Tensor rows = combined_.view(act_, {frame.batch.num_tokens, spec_.hidden});
     decoder_.combine(rows, hidden.row_range(0, frame.batch.num_tokens));
     hidden = rows;
   }
-  chained_->launch({.plan = plan, .frame = frame, .drafts = drafts, .hidden = hidden, .out = out});
+  chained_->launch({.plan = plan, .frame = frame, .hidden = hidden, .out = out});
   num_passes_ += chained_->passes();
 }
 

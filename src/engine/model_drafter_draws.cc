@@ -10,13 +10,7 @@ namespace skiff::engine {
 // Returns how the n spans of the pass that sample are drawn, numbered by the positions of the
 // drafts.
 SampleBatch ModelDrafter::draws(const Pass& pass, int64_t n) {
-  const auto of = [n](Tensor column) { return column.row_range(0, n); };
-  SampleBatch out{.temperature = of(greedy_.temperature),
-                  .top_p = of(greedy_.top_p),
-                  .min_p = of(greedy_.min_p),
-                  .top_k = of(greedy_.top_k),
-                  .seed = of(greedy_.seed),
-                  .draw = of(greedy_.draw)};
+  SampleBatch out = first_rows(greedy_, n);
   if (draft_probs_.rows() == 0) return out;
   for (Tensor* t : {&out.temperature, &out.top_p, &out.min_p, &out.top_k, &out.seed, &out.draw})
     *t = lists_.take(t->dtype, {n});

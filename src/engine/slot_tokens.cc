@@ -1,23 +1,17 @@
 #include "engine/slot_tokens.h"
 
-#include <vector>
+#include "engine/zeroed.h"
 
 namespace skiff::engine {
 
 SlotTokens::SlotTokens(int max_slots, int drafts, Ops& ops)
     : max_slots_(max_slots), memory_(ops.device(), bytes(max_slots, drafts)) {
   const int64_t tokens = (1 + int64_t{drafts}) * max_slots_;
-  std::vector<Token> zeros(memory_.size() / sizeof(Token), 0);
-  const auto n = std::ssize(zeros);
-  ops.copy(memory_.view(DType::kI32, {n}), host_tensor(zeros.data(), DType::kI32, {n}));
-  ops.wait(ops.mark());
-  all_ = memory_.view(DType::kI32, {tokens});
+  const Tensor tables = zeroed(memory_, ops);
+  all_ = tables.row_range(0, tokens);
   if (drafts == 0) return;
-  const auto behind = [&](int64_t rows) {
-    return memory_.view(DType::kI32, {max_slots_}, static_cast<size_t>(rows) * sizeof(Token));
-  };
-  refused_ = behind(tokens);
-  moved_ = behind(tokens + max_slots_);
+  refused_ = tables.row_range(tokens, max_slots_);
+  moved_ = tables.row_range(tokens + max_slots_, max_slots_);
 }
 
 size_t SlotTokens::bytes(int max_slots, int drafts) {

@@ -312,21 +312,14 @@ model::Forward StepExecutor::forward_layers(const RaggedBatch& batch) {
   return decoder_.forward(batch, kv_.first(decoder_.layers()), arena_);
 }
 
-// A recorded step writes to the addresses that it was recorded with, so its outputs lie in the same
-// places at each replay.
 model::Forward StepExecutor::forward(const StepFrame& frame) {
   ops_.begin_step(frame.batch, frame.arrivals);
   exchange_.expect(frame.shared_rows);
-  model::Forward out;
-  ops_.replay(frame.key, [&] {
+  return recorded_.replay(ops_, frame.key, [&] {
     arena_.reset();
     ops_.load_tokens(frame.batch.tokens, slots_.all());
-    out = forward_layers(frame.batch);
+    return forward_layers(frame.batch);
   });
-  if (!frame.key) return out;
-  model::Forward& captured = captured_[*frame.key];
-  if (out.logits) captured = out;
-  return captured;
 }
 
 PooledStep& StepExecutor::pooled_of(const Flight& flight) {

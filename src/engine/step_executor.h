@@ -139,7 +139,7 @@ class StepExecutor {
   sample::Sampler sampler_;
   Pooler pooler_;
   BatchBuilder builder_;
-  std::map<ReplayKey, model::Forward> captured_;  // outputs of recorded steps
+  RecordedForwards recorded_;
   std::vector<int> refused_;  // by slot: the drafts of its last step that were not kept
   PinnedArena depth_rows_;    // indices of rows of logits, for the draw of one depth
   std::array<Flight, 2> flights_;

@@ -9,19 +9,17 @@ namespace skiff::engine {
 
 // Says which drafts are kept, and drafts again, behind the draw.
 void StepExecutor::chain(const StepPlan& plan, Flight& flight) {
-  DraftVerdicts drafts = flight.frame.verdicts;
-  drafts.drawn = flight.frame.draw.tokens;
+  flight.frame.verdicts.drawn = flight.frame.draw.tokens;
   flight.drafts = flight.lists.take(DType::kI32, {chained_drafts_, std::ssize(plan.spans)});
-  drafter_->chain(plan, flight.frame, drafts, flight.hidden, flight.drafts);
+  drafter_->chain(plan, flight.frame, flight.hidden, flight.drafts);
 }
 
 // Nothing was drawn: some tokens stand for what was.
 void StepExecutor::record_chain(const StepPlan& plan, StepFrame& frame, Tensor hidden) {
   PinnedArena& lists = flights_.front().lists;
   lists.reset();
-  DraftVerdicts drafts = frame.verdicts;
-  drafts.drawn = slots_.all();
-  drafter_->chain(plan, frame, drafts, hidden,
+  frame.verdicts.drawn = slots_.all();
+  drafter_->chain(plan, frame, hidden,
                   lists.take(DType::kI32, {chained_drafts_, std::ssize(plan.spans)}));
   ops_.wait(ops_.mark());
 }

@@ -28,6 +28,14 @@ struct LogitRows {
   int pools = 0;  // the logits of the first row that is pooled; the others follow it
 };
 
+// Returns the sampling parameters of the first n rows.
+inline SampleBatch first_rows(SampleBatch batch, int64_t n) {
+  for (Tensor* column :
+       {&batch.temperature, &batch.top_p, &batch.min_p, &batch.top_k, &batch.seed, &batch.draw})
+    *column = column->row_range(0, n);
+  return batch;
+}
+
 // A value that a flight owns from the launch of its step to the end. Data for the device lies in an
 // upload of the BatchBuilder, which keeps the memory of two steps.
 struct StepFrame {
@@ -39,7 +47,7 @@ struct StepFrame {
   Tensor slots;                 // [num_sampled] i32: the slots whose next tokens are drawn
   sample::DrawColumns columns;  // the sampling parameters of rows.drawn
   sample::PendingDraw draw;     // set once the draw has been started
-  DraftVerdicts verdicts;       // of a chained step, but for `drawn`
+  DraftVerdicts verdicts;       // `drawn` is set once the draw has been started; if chained
 
   // Clears the step but keeps the memory of its lists.
   void clear() {

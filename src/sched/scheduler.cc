@@ -23,6 +23,15 @@ Limits resolved(Limits limits) {
   return limits;
 }
 
+// Returns whether draws depend on no earlier token, but for min_tokens, and nothing but the token
+// is requested.
+bool draws_alone(const SamplingParams& params) {
+  const bool short_words = std::ranges::all_of(
+      params.bad_words, [](const std::vector<Token>& word) { return word.size() <= 1; });
+  return short_words && params.repetition == 1 && params.presence == 0 && params.frequency == 0 &&
+         params.logprobs == kNoLogprobs && !params.constraint;
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const Limits& limits, kv::CacheIndex& cache)
@@ -122,6 +131,7 @@ Status Scheduler::add(NewSequence in) {
   auto s = std::make_unique<Sequence>();
   s->id = in.id;
   s->params = std::move(in.params);
+  s->draws_alone = draws_alone(s->params);
   s->stop_tokens = std::move(in.stop.tokens);
   s->prompt_len = static_cast<int>(in.prompt.size());
   s->written = in.written;
@@ -238,13 +248,6 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
   if (i < result.draft_logprobs.size()) s.draft_logprobs = result.draft_logprobs[i];
 }
 
-bool Sequence::draws_alone() const {
-  const bool one = std::ranges::all_of(
-      params.bad_words, [](const std::vector<Token>& word) { return word.size() <= 1; });
-  return one && params.repetition == 1 && params.presence == 0 && params.frequency == 0 &&
-         params.logprobs == kNoLogprobs && !params.constraint && produced() >= params.min_tokens;
-}
-
 // What a draw counts or bans, or what is requested of it, must not depend on tokens that only the
 // device knows.
 bool Scheduler::may_chain(const StepPlan& plan, size_t span) const {
@@ -253,7 +256,8 @@ bool Scheduler::may_chain(const StepPlan& plan, size_t span) const {
   const int pages = plan.page_start[span + 1] - plan.page_start[span];
   const int end = s.begin + s.count + limits_.chained_reach;
   return s.sample && s.count == 1 + s.draft && s.prompt_logprobs == kNoLogprobs && sequence.ready &&
-         sequence.draws_alone() && end <= pages * cache_.block_size();
+         sequence.draws_alone && sequence.produced() >= sequence.params.min_tokens &&
+         end <= pages * cache_.block_size();
 }
 
 bool Scheduler::chain(const StepPlan& plan) {

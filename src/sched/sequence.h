@@ -18,6 +18,7 @@ struct Sequence {
   SeqId id = 0;
   QueueRank rank;
   SamplingParams params;
+  bool draws_alone = false;  // see Scheduler::chain
   SharedList<Token> stop_tokens;
   Pooling pooling;
   SharedList<Token> reference;
@@ -59,8 +60,6 @@ struct Sequence {
   bool wants_rows() const {
     return finish == Finish::kNone && produced() + unknown < limit && left() > 0 && !loads();
   }
-  // Returns whether its draws depend on no earlier token and nothing but the token is requested.
-  bool draws_alone() const;
   // Prompt log-probabilities come from rows [0, prompt_len - 1): row r predicts token r + 1.
   bool owes_report() const {
     return params.prompt_logprobs != kNoLogprobs && reported < prompt_len - 1;

@@ -28,15 +28,6 @@ constexpr int64_t kRehearsedRows = 64;
 constexpr int kFew = 4;  // runs of each algorithm where one call tries all
 constexpr int64_t kCacheBytes = int64_t{64} << 20;  // more than any device's L2 has
 
-ProductKey key_of(const Tensor& out, const Tensor& x) {
-  return {.rows = x.rows(),
-          .in = x.cols(),
-          .features = out.cols(),
-          .x_stride = x.row_stride,
-          .out_stride = out.row_stride,
-          .out_type = static_cast<int32_t>(out.dtype)};
-}
-
 uint64_t capability() {
   return static_cast<uint64_t>(10 * attribute(cudaDevAttrComputeCapabilityMajor) +
                                attribute(cudaDevAttrComputeCapabilityMinor));

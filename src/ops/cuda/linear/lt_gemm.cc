@@ -40,6 +40,15 @@ cublasLtMatrixLayout_t layout(DType t, int64_t rows, int64_t cols, int64_t strid
 
 }  // namespace
 
+ProductKey key_of(const Tensor& out, const Tensor& x) {
+  return {.rows = out.rows(),
+          .in = x.cols(),
+          .features = out.cols(),
+          .x_stride = x.row_stride,
+          .out_stride = out.row_stride,
+          .out_type = static_cast<int32_t>(out.dtype)};
+}
+
 void check_lt(cublasStatus_t status, const char* doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   throw DeviceError(

@@ -6,9 +6,13 @@
 
 #include <vector>
 
+#include "ops/cuda/linear/tuned.h"
 #include "tensor/tensor.h"
 
 namespace skiff::cuda {
+
+// Returns the key of the product that makes out [rows, features] of x [rows, in].
+ProductKey key_of(const Tensor& out, const Tensor& x);
 
 // Throws DeviceError unless a call of cuBLASLt succeeded.
 void check_lt(cublasStatus_t status, const char* doing);

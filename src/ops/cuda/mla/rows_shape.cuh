@@ -43,13 +43,13 @@ struct RowsShared {
   alignas(16) float keep[kPlaces][kVectors];
   float keep_group[kPlaces][kScaleGroups];
   int grown[kPlaces];
-  alignas(16) float unit[kVectors];  // of scores
+  alignas(16) float unit[kVectors];  // a vector's scores are multiples of its unit
   // The maxima of a tile's scores and of its scales, and those that are known in each run.
   float top_of_warp[kWarpsOfGroup][kVectors];
   float largest_of_warp[kWarpsOfGroup][kScaleGroups];
   alignas(16) float top[Tiles::kTurns][kVectors];
   alignas(16) float largest[Tiles::kTurns][kScaleGroups];
-  float sum[2][2][kVectors];  // of weights, over each half of the positions
+  float sum[2][2][kVectors];  // sums of weights over each half of the positions
   Run runs[Tiles::kTurns];
   Cursor cursor;
   uint64_t full[Tiles::kStages];  // a tile of rows is there

@@ -39,7 +39,7 @@ constexpr int kSharers = kGroupThreads / Tiles::kVectors;
 
 template <class Tiles>
 __device__ __forceinline__ float sum_weights(const uint8_t* weights, int which) {
-  constexpr int kParts = kLatentTile / 2 / 4 / kSharers<Tiles>;  // of four positions
+  constexpr int kParts = kLatentTile / 2 / 4 / kSharers<Tiles>;  // a part is four positions
   const int thread = thread_of<Tiles>(), vector = thread / kSharers<Tiles>;
   float total = 0;
 #pragma unroll

@@ -91,9 +91,9 @@ __device__ __forceinline__ void store_weights(const Known<Tiles>& known,
 // One tile of a run, from rows to weights.
 struct ScoredTile {
   int n;       // the number of the tile among the block's
-  int turn;    // of the run
+  int turn;    // the run's
   int t0;      // its first position
-  bool first;  // of the run
+  bool first;  // the run begins with it
 };
 
 template <class Tiles>

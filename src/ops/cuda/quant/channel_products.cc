@@ -11,19 +11,6 @@
 #include "ops/cuda/quant/direct_call.h"
 
 namespace skiff::cuda {
-namespace {
-
-ProductKey key_of(const Tensor& out, const Tensor& x) {
-  return {.rows = out.rows(),
-          .in = x.cols(),
-          .features = out.cols(),
-          .x_stride = x.row_stride,
-          .out_stride = out.row_stride,
-          .out_type = static_cast<int32_t>(out.dtype)};
-}
-
-}  // namespace
-
 struct ChannelProducts::Call {
   Tensor out, x;
   const Linear& w;

@@ -38,15 +38,6 @@ Tensor columns_of(const Tensor& out, int64_t first, int64_t count) {
   return part;
 }
 
-ProductKey key_of(const Tensor& out, const Tensor& x) {
-  return {.rows = out.rows(),
-          .in = x.cols(),
-          .features = out.cols(),
-          .x_stride = x.row_stride,
-          .out_stride = out.row_stride,
-          .out_type = static_cast<int32_t>(out.dtype)};
-}
-
 }  // namespace
 
 UnpackedProducts::UnpackedProducts() { check_lt(cublasLtCreate(&handle_), "starting"); }
