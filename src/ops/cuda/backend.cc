@@ -397,7 +397,7 @@ void CudaOps::add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& no
 // Returns whether rows of `out` had better be rounded where they are made: a product of few rows
 // rounds them itself.
 bool CudaOps::rounds_ahead(const Tensor& out) const {
-  return has_channels_ && out.rows() > direct::kMostFloat8Rows && rounds_rows(out) &&
+  return has_channels_ && out.rows() > kMostDirectRows && rounds_rows(out) &&
          rounded_rows_bytes(out.rows(), out.cols()) <= products_.inputs().bytes;
 }
 

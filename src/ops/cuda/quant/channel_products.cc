@@ -37,7 +37,8 @@ bool ChannelProducts::takes(const Tensor& x, const Linear& w) const {
 
 // Returns whether a few rows meet weights that need no ring which a block shares.
 bool ChannelProducts::is_direct(const Tensor& x, const Linear& w) const {
-  return !options_.one_order && direct::takes(w, x.rows()) && direct::fits(x.rows(), x.cols());
+  return !options_.one_order && x.rows() <= kMostDirectRows && direct::takes(w, x.rows()) &&
+         direct::fits(x.rows(), x.cols());
 }
 
 bool ChannelProducts::triggers_late(const Tensor& x, const Linear& w) const {

@@ -17,6 +17,10 @@
 
 namespace skiff::cuda {
 
+// Rows that are multiplied by the kernel whose warps bring their own weights. From two rows on the
+// kernel with a shared ring is faster, rounding included (docs/performance_cuda_products.md).
+constexpr int kMostDirectRows = 1;
+
 struct ChannelOptions {
   bool portable = false;   // takes nothing, as on a device before Hopper
   bool one_order = false;  // no result depends on the number of rows, bit for bit
