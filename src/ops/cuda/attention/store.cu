@@ -15,8 +15,10 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256;      // of a block at most
+constexpr int kManyThreads = 128;  // where rows are many: more of them are on their way at a time
 constexpr int kMaxHead = 256;
+static_assert(kMaxHead / 2 <= kManyThreads);
 constexpr int kNarrowRows = 512;  // below this a row is shared by several blocks
 
 // The two elements of the i-th pair of a head. Elements that are not rotated form pairs of
@@ -189,7 +191,7 @@ __global__ void __launch_bounds__(kThreads)
   // The values of the head that each group of lanes quantizes.
   __shared__ float spreads[kQuantized ? kThreads * kStripe : 1];
   const int tid = static_cast<int>(threadIdx.x), row = static_cast<int>(blockIdx.x);
-  const int lane = tid % lanes, group = tid / lanes, groups = kThreads / lanes;
+  const int lane = tid % lanes, group = tid / lanes, groups = static_cast<int>(blockDim.x) / lanes;
   const int pairs = p.head_dim / 2, all = p.heads + 2 * p.kv_heads;
   const int first_head = static_cast<int>(blockIdx.y) * heads_per_block;
   const int end_head = min(first_head + heads_per_block, all);
@@ -221,8 +223,10 @@ __global__ void __launch_bounds__(kThreads)
   };
   // Loads that do not depend on another kernel come before the wait.
   const float speed = tid < p.rope_dim / 2 ? p.speeds[tid] : 0;
-  if (p.q_norm && tid < p.head_dim) q_norm[tid] = p.q_norm[tid];
-  if (p.k_norm && tid < p.head_dim) k_norm[tid] = p.k_norm[tid];
+  for (int i = tid; i < p.head_dim; i += static_cast<int>(blockDim.x)) {
+    if (p.q_norm) q_norm[i] = p.q_norm[i];
+    if (p.k_norm) k_norm[i] = p.k_norm[i];
+  }
   let_next_start();
   wait_for_previous();
   const int position = p.rows.positions[row];
@@ -319,17 +323,18 @@ void start_store(const StoreArgs& args, cudaStream_t stream) {
   int lanes = 1;
   while (lanes < (wide ? args.head_dim / 8 : 32)) lanes *= 2;
   const bool narrow = args.rows.num_tokens < kNarrowRows;
-  const int per_block = narrow ? std::min(all, kThreads / lanes) : all;
+  const int threads = wide && !narrow ? kManyThreads : kThreads;
+  const int per_block = narrow ? std::min(all, threads / lanes) : all;
   const Launch how = {.grid = dim3(static_cast<unsigned>(args.rows.num_tokens),
                                    static_cast<unsigned>((all + per_block - 1) / per_block)),
-                      .block = dim3(kThreads),
+                      .block = dim3(static_cast<unsigned>(threads)),
                       .stream = stream};
   with_types(args.bf16, args.cache, [&](auto act, const auto& cache) {
     using T = decltype(act);
     using Kv = std::decay_t<decltype(cache)>;
     const auto kernel = !wide    ? store_kernel<T, Kv, 1, 1>
                         : narrow ? store_kernel<T, Kv, 4, 1>
-                                 : store_kernel<T, Kv, 4, 3>;
+                                 : store_kernel<T, Kv, 4, 4>;
     launch(kernel, how, args, cache, lanes, per_block);
   });
 }

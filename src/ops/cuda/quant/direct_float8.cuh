@@ -201,8 +201,8 @@ __device__ __forceinline__ void put_codes(char* row, int chunk, uint32_t codes) 
 // Rounds a chunk of a row, of which a lane has four columns.
 __device__ __forceinline__ void put_group(const float (&value)[kLaneElements], char* row,
                                           float* scales, int chunk) {
-  const GroupCodes as = codes_of_group(value);
-  put_codes(row, chunk, as.codes);
+  const GroupCodes<kLaneElements> as = codes_of_group(value);
+  put_codes(row, chunk, as.codes[0]);
   if (threadIdx.x % 32 == 0) scales[chunk] = as.scale;
 }
 
@@ -224,9 +224,9 @@ __device__ __forceinline__ void stage_floats(char* to, float* scales, const Dire
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i, done.next()) {
       if (done.row >= a.rows) break;
-      put_group({low_bf16(words[i].x), high_bf16(words[i].x), low_bf16(words[i].y),
-                 high_bf16(words[i].y)},
-                to + done.row * a.pitch, scales + done.row * a.chunks, done.piece);
+      const float value[] = {low_bf16(words[i].x), high_bf16(words[i].x), low_bf16(words[i].y),
+                             high_bf16(words[i].y)};
+      put_group(value, to + done.row * a.pitch, scales + done.row * a.chunks, done.piece);
     }
   }
 }

@@ -6,6 +6,7 @@
 #include "ops/cuda/align.h"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/math.cuh"
+#include "ops/cuda/pieces.cuh"
 #include "ops/cuda/quant/atom_args.cuh"
 #include "ops/cuda/quant/round_group.cuh"
 #include "ops/cuda/vector.cuh"
@@ -30,10 +31,10 @@ struct Rows {
   JobList jobs;
   int64_t to_stride;               // bytes
   int64_t x_stride, scale_stride;  // elements; x_stride 0: one row for all
-  int in, columns;                 // the columns of x, and those of `to`
+  int rows, in, columns;           // the columns of x, and those of `to`
   bool stack, integers;
   bool in_place;  // `to` is x: rows are put together in shared memory
-  bool quads;     // rows of x have whole groups, and can be read four elements at a time
+  bool pieces;    // rows of x have whole groups, and can be read kHalfElements at a time
   Scales kind;
 };
 
@@ -141,85 +142,124 @@ __global__ void __launch_bounds__(kThreads) meet_kernel(Rows a) {
 }
 
 constexpr int kWarps = kThreads / 32;
+constexpr int kHalf = 16, kHalfElements = kGroup / kHalf;  // half a warp has a group
 
-// Scales::kGroups to e4m3 apart from x, which have nothing in common but their group: a warp has
-// one of a row.
+// The elements [first, first + kHalfElements) of a row; zeros beyond its end.
 template <class X>
+__device__ __forceinline__ void load_elements(float (&value)[kHalfElements], const Rows& a,
+                                              const X* x, int first) {
+  if (a.pieces) return load<kHalfElements>(value, x + first);
+#pragma unroll
+  for (int i = 0; i < kHalfElements; ++i)
+    value[i] = first + i < a.in ? to_float(x[first + i]) : 0.0f;
+}
+
+// Scales::kGroups to e4m3 apart from x, which have nothing in common but their group. Rows are a
+// line of groups, of which a block has kEach * 2 * kWarps neighbours.
+template <class X, int kEach>
 __global__ void __launch_bounds__(kThreads) meet_groups_kernel(Rows a) {
   let_next_start();
   wait_for_previous();
-  const int row = blockIdx.x, lane = threadIdx.x % 32;
-  const int group = static_cast<int>(blockIdx.y * kWarps + threadIdx.x / 32);
-  if (group * kGroup >= a.columns) return;
-  const X* x = static_cast<const X*>(a.x) + row * a.x_stride;
-  const int first = group * kGroup + lane * kLaneElements;
-  float value[kLaneElements];
-  if (a.quads) {
-    load<kLaneElements>(value, x + first);
-  } else {
+  constexpr unsigned kStep = kThreads / kHalf;
+  const Pieces groups(int64_t{blockIdx.x} * (kStep * kEach), a.columns / kGroup);
+  const unsigned half = threadIdx.x / kHalf;
+  const int at = static_cast<int>(threadIdx.x % kHalf) * kHalfElements;
+  float value[kEach][kHalfElements] = {};
 #pragma unroll
-    for (int i = 0; i < kLaneElements; ++i)
-      value[i] = first + i < a.in ? to_float(x[first + i]) : 0.0f;
+  for (int i = 0; i < kEach; ++i) {
+    const int64_t row = groups.row_of(half + i * kStep);
+    if (row < a.rows)
+      load_elements(value[i], a, static_cast<const X*>(a.x) + row * a.x_stride,
+                    groups.column_of(half + i * kStep) * kGroup + at);
   }
-  const GroupCodes as = codes_of_group(value);
-  *reinterpret_cast<uint32_t*>(static_cast<char*>(a.to) + row * a.to_stride + first) = as.codes;
-  if (lane == 0) a.scales[group * a.scale_stride + row] = as.scale;
+#pragma unroll
+  for (int i = 0; i < kEach; ++i) {
+    const int64_t row = groups.row_of(half + i * kStep);
+    const int group = groups.column_of(half + i * kStep);
+    const GroupCodes<kHalfElements> as = codes_of_group(value[i]);
+    if (row >= a.rows) continue;
+    *reinterpret_cast<uint2*>(static_cast<char*>(a.to) + row * a.to_stride + group * kGroup +
+                              at) = {as.codes[0], as.codes[1]};
+    if (at == 0) a.scales[group * a.scale_stride + row] = as.scale;
+  }
 }
 
-// Rounds groups as meet_groups_kernel does, in place of bf16 rows. A block has a row of up to kEach
-// groups a warp, and holds all of its codes in registers before it writes the first. Rows have a
-// multiple of kLaneElements elements.
-template <int kEach>
+// Rounds groups as meet_groups_kernel does, in place of bf16 rows: kRowWarps warps of a block have
+// a row, up to 2 * kEach groups each, and hold all of its codes in registers before they write the
+// first. Rows have a multiple of kHalfElements elements.
+template <int kRowWarps, int kEach>
 __global__ void __launch_bounds__(kThreads) meet_groups_in_place_kernel(Rows a) {
   let_next_start();
   wait_for_previous();
-  const int row = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  const int row = static_cast<int>(blockIdx.x) * (kWarps / kRowWarps) + warp / kRowWarps;
+  const bool is_there = row < a.rows;
   char* at = static_cast<char*>(a.to) + row * a.to_stride;
-  uint2 words[kEach] = {};
+  const int first = (warp % kRowWarps * 32 + lane) * kHalfElements;
+  constexpr int kStep = kRowWarps * 32 * kHalfElements;
+  uint4 words[kEach] = {};
+#pragma unroll
+  for (int i = 0; i < kEach; ++i)
+    if (is_there && first + i * kStep < a.in)
+      words[i] = *reinterpret_cast<const uint4*>(at + 2 * (first + i * kStep));
+  uint2 codes[kEach] = {};
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
-    const int first = (i * kWarps + warp) * kGroup + lane * kLaneElements;
-    if (first < a.in) words[i] = *reinterpret_cast<const uint2*>(at + 2 * first);
-  }
-  uint32_t codes[kEach];
-#pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    const int group = i * kWarps + warp;
-    if (group * kGroup >= a.in) break;
-    const uint2 w = words[i];
-    const GroupCodes as =
-        codes_of_group({low_bf16(w.x), high_bf16(w.x), low_bf16(w.y), high_bf16(w.y)});
-    codes[i] = as.codes;
-    if (lane == 0) a.scales[group * a.scale_stride + row] = as.scale;
+    const int group = (first + i * kStep) / kGroup;
+    const uint4& w = words[i];
+    const float value[] = {low_bf16(w.x), high_bf16(w.x), low_bf16(w.y), high_bf16(w.y),
+                           low_bf16(w.z), high_bf16(w.z), low_bf16(w.w), high_bf16(w.w)};
+    const GroupCodes<kHalfElements> as = codes_of_group(value);
+    codes[i] = {as.codes[0], as.codes[1]};
+    if (lane % kHalf == 0 && is_there && group * kGroup < a.in)
+      a.scales[group * a.scale_stride + row] = as.scale;
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < kEach; ++i) {
-    const int first = (i * kWarps + warp) * kGroup + lane * kLaneElements;
-    if (first < a.in) *reinterpret_cast<uint32_t*>(at + first) = codes[i];
-  }
+  for (int i = 0; i < kEach; ++i)
+    if (is_there && first + i * kStep < a.in)
+      *reinterpret_cast<uint2*>(at + first + i * kStep) = codes[i];
 }
 
-void start_groups_in_place(const Rows& a, const Launch& how) {
-  const int each = (a.in + kWarps * kGroup - 1) / (kWarps * kGroup);
-  if (each <= 2) return launch(meet_groups_in_place_kernel<2>, how, a);
-  if (each <= 4) return launch(meet_groups_in_place_kernel<4>, how, a);
-  if (each <= 8) return launch(meet_groups_in_place_kernel<8>, how, a);
-  static_assert(kMaxInPlace <= 16 * kWarps * kGroup);
-  launch(meet_groups_in_place_kernel<16>, how, a);
+// From so many rows on the device is full, so that a thread had better have much on its way.
+constexpr int64_t kManyRows = 2048;
+
+// Starts the kernel of the fewest registers that take rows of at most kMost elements.
+template <int kRowWarps, int kMost, int kEach = 1>
+void start_in_place(const Rows& a, cudaStream_t stream) {
+  constexpr int kTaken = kEach * kRowWarps * 2 * kGroup, kRows = kWarps / kRowWarps;
+  if constexpr (kTaken < kMost) {
+    if (a.in > kTaken) return start_in_place<kRowWarps, kMost, 2 * kEach>(a, stream);
+  }
+  launch(meet_groups_in_place_kernel<kRowWarps, kEach>,
+         {static_cast<unsigned>((a.rows + kRows - 1) / kRows), kThreads, 0, stream}, a);
+}
+
+void start_groups_in_place(const Rows& a, cudaStream_t stream) {
+  constexpr int kMostOfWarp = 4096;  // elements that a warp holds without spilling registers
+  if (a.rows >= kManyRows && a.in <= kMostOfWarp)
+    start_in_place<1, kMostOfWarp>(a, stream);
+  else
+    start_in_place<kWarps, kMaxInPlace>(a, stream);
 }
 
 template <class X>
-void start(Met as, const Rows& a, int64_t rows, cudaStream_t stream) {
+void start_groups(const Rows& a, cudaStream_t stream) {
+  constexpr int kEach = 4;
+  const bool many = a.rows >= kManyRows;
+  const int64_t groups = int64_t{a.rows} * (a.columns / kGroup),
+                of_block = kThreads / kHalf * (many ? kEach : 1);
+  launch(many ? meet_groups_kernel<X, kEach> : meet_groups_kernel<X, 1>,
+         {static_cast<unsigned>((groups + of_block - 1) / of_block), kThreads, 0, stream}, a);
+}
+
+template <class X>
+void start(Met as, const Rows& a, cudaStream_t stream) {
   if (as == Met::kFloat8 && a.kind == Scales::kGroups && !a.order) {
-    if (a.in_place)
-      return start_groups_in_place(a, {static_cast<unsigned>(rows), kThreads, 0, stream});
-    const auto groups = static_cast<unsigned>(a.columns / kGroup);
-    const dim3 grid = {static_cast<unsigned>(rows), (groups + kWarps - 1) / kWarps};
-    return launch(meet_groups_kernel<X>, {grid, kThreads, 0, stream}, a);
+    return a.in_place ? start_groups_in_place(a, stream) : start_groups<X>(a, stream);
   }
   const size_t staged = a.in_place ? size_t{2} * static_cast<size_t>(a.columns) : 0;
-  const Launch how = {static_cast<unsigned>(rows), kThreads, staged, stream};
+  const Launch how = {static_cast<unsigned>(a.rows), kThreads, staged, stream};
   switch (as) {
     case Met::kFloats:
       return launch(meet_kernel<X, Met::kFloats>, how, a);
@@ -299,28 +339,28 @@ MetRows meet(const InputScratch& scratch, Met as, const Tensor& x, const Linear&
   met.chunk_stride = tight ? rows : met_scale_stride(rows);
   if (as == Met::kFloat8) met.chunk_scales = scales;
   if (as == Met::kHalves && kind != Scales::kNone) met.row_scales = scales;
-  const Rows a = {
-      .to = met.x.data,
-      .x = x.data,
-      .scales = scales,
-      .input_scale = kind == Scales::kStatic ? w.input_scale.as<float>() : nullptr,
-      .order = w.order ? w.order.as<int32_t>() : nullptr,
-      .jobs = jobs,
-      .to_stride = met.x.row_stride * static_cast<int64_t>(bytes(met.x.dtype)),
-      .x_stride = apart ? 0 : x.row_stride,
-      .scale_stride = met.chunk_stride,
-      .in = static_cast<int>(in),
-      .columns = static_cast<int>(columns),
-      .stack = w.experts > 0,
-      .integers = w.format.input && w.format.input->dtype == DType::kI8,
-      .in_place = in_place,
-      .quads = in % kGroup == 0 && is_aligned(x, 4 * static_cast<int64_t>(bytes(x.dtype))),
-      .kind = kind};
+  const Rows a = {.to = met.x.data,
+                  .x = x.data,
+                  .scales = scales,
+                  .input_scale = kind == Scales::kStatic ? w.input_scale.as<float>() : nullptr,
+                  .order = w.order ? w.order.as<int32_t>() : nullptr,
+                  .jobs = jobs,
+                  .to_stride = met.x.row_stride * static_cast<int64_t>(bytes(met.x.dtype)),
+                  .x_stride = apart ? 0 : x.row_stride,
+                  .scale_stride = met.chunk_stride,
+                  .rows = static_cast<int>(rows),
+                  .in = static_cast<int>(in),
+                  .columns = static_cast<int>(columns),
+                  .stack = w.experts > 0,
+                  .integers = w.format.input && w.format.input->dtype == DType::kI8,
+                  .in_place = in_place,
+                  .pieces = in % kGroup == 0 && is_aligned(x, 16),
+                  .kind = kind};
   if (rows == 0) return met;
   if (x.dtype == DType::kF32)
-    start<float>(as, a, rows, stream);
+    start<float>(as, a, stream);
   else
-    start<__nv_bfloat16>(as, a, rows, stream);
+    start<__nv_bfloat16>(as, a, stream);
   return met;
 }
 
