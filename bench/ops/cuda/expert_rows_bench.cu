@@ -44,19 +44,26 @@ WeightFormat blocks() {
           .input = InputFormat{DType::kF8E4M3, InputFormat::kGroups}};
 }
 
-// A list of one job, which is what has rows rounded in place.
-struct OneJob {
-  Buffer memory{kDevice, sizeof(Job) + 16};
+// Jobs of up to `most` rows for experts that have so many rows each.
+struct Jobs {
+  int rows = 0;
+  Buffer memory;
   JobList list;
 
-  explicit OneJob(int rows) {
-    const Job job = {0, 0, rows, 0};
-    const int32_t count = 1;
-    check(cudaMemcpy(memory.data(), &job, sizeof job, cudaMemcpyHostToDevice), "a job");
-    check(cudaMemcpy(memory.data() + sizeof job, &count, 4, cudaMemcpyHostToDevice), "a job");
-    list = {.jobs = reinterpret_cast<const Job*>(memory.data()),
-            .count = reinterpret_cast<const int32_t*>(memory.data() + sizeof job),
-            .capacity = 1};
+  explicit Jobs(const std::vector<int>& rows_of_experts, int most = 1 << 30) {
+    std::vector<Job> jobs(1);  // the place of their number
+    for (size_t e = 0; e < rows_of_experts.size(); ++e)
+      for (int left = rows_of_experts[e]; left > 0; left -= most) {
+        jobs.push_back({static_cast<int32_t>(e), rows, std::min(left, most), 0});
+        rows += jobs.back().rows;
+      }
+    const auto n = static_cast<int32_t>(jobs.size() - 1);
+    jobs[0].expert = n;
+    memory = Buffer(kDevice, jobs.size() * sizeof(Job));
+    check(cudaMemcpy(memory.data(), jobs.data(), memory.size(), cudaMemcpyHostToDevice), "jobs");
+    list = {.jobs = reinterpret_cast<const Job*>(memory.data()) + 1,
+            .count = reinterpret_cast<const int32_t*>(memory.data()),
+            .capacity = n};
   }
 };
 
@@ -65,7 +72,7 @@ void check_rounding(Context& c, int rows, int64_t in, bool in_place) {
   const Tensor x = random(DType::kBF16, {rows, in}, static_cast<uint64_t>(rows + in), 30);
   const auto value = host<__nv_bfloat16>(x.data, rows * in);
   const Linear w = {.format = blocks()};
-  const OneJob job(rows);
+  const Jobs job({rows});
   const MetRows met =
       meet(c.scratch, Met::kFloat8, x, w, in_place ? job.list : JobList{}, c.stream);
   check(cudaStreamSynchronize(c.stream), "rounding");
@@ -164,7 +171,7 @@ void time_rows(Context& c, int tokens, int top_k, int64_t hidden, int64_t width)
   const Tensor x = random(DType::kBF16, {tokens, hidden}, 1),
                middle = random(DType::kBF16, {copies, width}, 2);
   const Linear w = {.format = blocks()};
-  const OneJob job(copies);
+  const Jobs job({copies});
   const double each = static_cast<double>(tokens) * static_cast<double>(hidden),
                all = static_cast<double>(copies) * static_cast<double>(width);
   say("rounding a token's row",
@@ -190,46 +197,96 @@ __global__ void random_codes(uint8_t* to, int64_t bytes, uint64_t seed) {
   }
 }
 
-// Experts that all have as many rows, in whole jobs; weights without their own scales.
-void time_grouped(Context& c, int experts, int rows_each, int64_t out, int64_t in, bool gated) {
-  Buffer codes(kDevice, static_cast<size_t>(experts * out * in)), memory;
-  random_codes<<<1024, 256>>>(reinterpret_cast<uint8_t*>(codes.data()), experts * out * in, 1);
-  Linear plain = {.format = blocks(), .experts = experts};
-  plain.weight = codes.view(DType::kF8E4M3, {experts, out, in});
-  plain.scale = random(DType::kF32, {experts, out / kGroup, in / kGroup}, 4, 0.01f);
-  check(cudaDeviceSynchronize(), "filling");
-  const Linear w = prepare_quantized(plain, plain.format, kDevice, &memory, c.stream, true);
-  constexpr int kJobRows = 128;
-  const int rows = experts * rows_each;
-  std::vector<Job> jobs;
-  for (int first = 0; first < rows; first += kJobRows)
-    jobs.push_back({first / rows_each, first, kJobRows, 0});
-  Buffer list(kDevice, jobs.size() * sizeof(Job)), count(kDevice, 4);
-  const auto n = static_cast<int32_t>(jobs.size());
-  check(cudaMemcpy(list.data(), jobs.data(), list.size(), cudaMemcpyHostToDevice), "jobs");
-  check(cudaMemcpy(count.data(), &n, 4, cudaMemcpyHostToDevice), "jobs");
-  const JobList all = {.jobs = reinterpret_cast<const Job*>(list.data()),
-                       .count = reinterpret_cast<const int32_t*>(count.data()),
-                       .capacity = n};
-  const Tensor x = random(DType::kBF16, {rows, in}, 7),
-               y = make(DType::kBF16, {rows, gated ? out / 2 : out});
-  check(cudaDeviceSynchronize(), "filling");
-  const double rounding =
-      graph_us([&] { meet(c.scratch, Met::kFloat8, x, w, all, c.stream); }, c.stream, 5);
-  double us = 0;
-  if (gated) {
-    const MetRows met = meet(c.scratch, Met::kFloat8, x, w, all, c.stream);
-    us = graph_us(
-        [&] { c.products.grouped_gated(y, x, w, Act::kSilu, all, kJobRows, c.stream, met); },
-        c.stream);
-  } else {  // it rounds the rows itself
-    us = graph_us([&] { c.products.grouped(y, x, w, all, kJobRows, c.stream); }, c.stream) -
-         rounding;
+// A stack of random weights in blocks of e4m3.
+struct Stack {
+  Buffer codes, memory;
+  Linear plain = {.format = blocks()}, prepared;
+
+  Stack(int experts, int64_t out, int64_t in, cudaStream_t stream)
+      : codes(kDevice, static_cast<size_t>(experts * out * in)) {
+    random_codes<<<1024, 256>>>(reinterpret_cast<uint8_t*>(codes.data()), experts * out * in, 1);
+    plain.experts = experts;
+    plain.weight = codes.view(DType::kF8E4M3, {experts, out, in});
+    plain.scale = random(DType::kF32, {experts, out / kGroup, in / kGroup}, 4, 0.01f);
+    check(cudaDeviceSynchronize(), "filling");
+    prepared = prepare_quantized(plain, plain.format, kDevice, &memory, stream, true);
   }
-  std::printf("%d experts of %d rows, %lld x %lld%s: %.1f us  %.0f TFLOP/s\n", experts, rows_each,
-              static_cast<long long>(out), static_cast<long long>(in), gated ? " gated" : "", us,
-              2e-6 * static_cast<double>(rows) * static_cast<double>(out * in) / us);
-  cudaFree(x.data), cudaFree(y.data), cudaFree(plain.scale.data);
+  ~Stack() { cudaFree(plain.scale.data); }
+};
+constexpr int kJobRows = 128;
+
+// Rows that are scaled as a layer's are, and what they become in other scratch than outputs.
+struct RoundedX {
+  Tensor x;
+  Buffer memory;
+  MetRows rows;
+
+  RoundedX(const Jobs& jobs, const Linear& w, int64_t in, cudaStream_t stream)
+      : x(random(DType::kBF16, {jobs.rows, in}, 7)),
+        memory(kDevice, met_scale_bytes(jobs.rows, in)) {
+    rows = meet({memory.data(), memory.size()}, Met::kFloat8, x, w, jobs.list, stream);
+  }
+  ~RoundedX() { cudaFree(x.data); }
+};
+
+// Codes that the gate writes against those of rows that are rounded behind it, bit for bit.
+void check_gate(Context& c) {
+  const Jobs jobs({700, 0, 129, 1300, 768, 831, 900, 1, 1500, 64, 20}, kJobRows);
+  constexpr int64_t kWidth = 1536, kIn = 384;
+  const Stack w(11, 2 * kWidth, kIn, c.stream), next(11, 256, kWidth, c.stream);
+  const RoundedX met(jobs, w.prepared, kIn, c.stream);
+  const Tensor apart = make(DType::kBF16, {jobs.rows, kWidth}),
+               together = make(DType::kBF16, {jobs.rows, kWidth});
+  Buffer memory(kDevice, met_scale_bytes(jobs.rows, kWidth));
+  c.products.grouped_gated(apart, met.rows.x, w.prepared, Act::kSilu, jobs.list, kJobRows, c.stream,
+                           met.rows);
+  const MetRows want =
+      meet({memory.data(), memory.size()}, Met::kFloat8, apart, next.prepared, jobs.list, c.stream);
+  const auto got = c.products.grouped_gated_rounded(together, met.rows, w.prepared, next.prepared,
+                                                    Act::kSilu, jobs.list, kJobRows, c.stream);
+  check(cudaStreamSynchronize(c.stream), "gating");
+  if (!got) return c.judge(false, "a gate that should round", jobs.rows, kWidth);
+  bool right = got->chunk_stride == want.chunk_stride && got->x.row_stride == want.x.row_stride;
+  const int64_t bytes = jobs.rows * 2 * kWidth;
+  const auto codes = host<uint8_t>(got->x.data, bytes),
+             codes_want = host<uint8_t>(want.x.data, bytes);
+  for (int64_t r = 0; r < jobs.rows; ++r)
+    right &= std::memcmp(&codes[r * 2 * kWidth], &codes_want[r * 2 * kWidth], kWidth) == 0;
+  const int64_t scales = kWidth / kGroup * want.chunk_stride;
+  const auto scale = host<float>(got->chunk_scales, scales),
+             scale_want = host<float>(want.chunk_scales, scales);
+  for (int64_t i = 0; i < scales; ++i)
+    right &= i % want.chunk_stride >= jobs.rows || scale[i] == scale_want[i];
+  c.judge(right, "codes of the gate", jobs.rows, kWidth);
+  cudaFree(apart.data), cudaFree(together.data);
+}
+
+// Experts that all have as many rows, in whole jobs.
+void time_grouped(Context& c, int experts, int rows_each, int64_t out, int64_t in, bool gated) {
+  const Stack w(experts, out, in, c.stream);
+  const Jobs jobs(std::vector<int>(static_cast<size_t>(experts), rows_each), kJobRows);
+  const RoundedX met(jobs, w.prepared, in, c.stream);
+  const Tensor y = make(DType::kBF16, {jobs.rows, gated ? out / 2 : out});
+  const auto say_product = [&](const char* what, const std::function<void()>& f) {
+    const double us = graph_us(f, c.stream);
+    std::printf("%d experts of %d rows, %lld x %lld%s: %.1f us  %.0f TFLOP/s\n", experts, rows_each,
+                static_cast<long long>(out), static_cast<long long>(in), what, us,
+                2e-6 * static_cast<double>(jobs.rows) * static_cast<double>(out * in) / us);
+  };
+  const Linear& to = w.prepared;
+  if (!gated)
+    return say_product("", [&] {
+      c.products.grouped(y, met.rows.x, to, jobs.list, kJobRows, c.stream, met.rows);
+    });
+  say_product(" gated", [&] {
+    c.products.grouped_gated(y, met.rows.x, to, Act::kSilu, jobs.list, kJobRows, c.stream,
+                             met.rows);
+  });
+  say_product(" gated and rounded", [&] {
+    c.products.grouped_gated_rounded(y, met.rows, to, to, Act::kSilu, jobs.list, kJobRows,
+                                     c.stream);
+  });
+  cudaFree(y.data);
 }
 
 int run(int argc, char** argv) {
@@ -249,6 +306,7 @@ int run(int argc, char** argv) {
     for (const int tokens : {5, 1023, 1025, 1026})
       for (const int64_t hidden : {8, 264, 2560})
         check_combine(c, tokens, top_k, hidden, hidden < 9);
+  check_gate(c);
   std::printf("%d checks, %d failures\n", c.checks, c.failures);
   if (c.failures > 0 || (argc > 1 && !std::strcmp(argv[1], "check"))) return c.failures != 0;
   time_rows(c, 8192, 8, 2560, 1536);

@@ -81,8 +81,9 @@ struct StreamedProducts::Call {
   bool whole = false;   // tiles are not cut by stream-K
   bool pieces = false;  // whole tiles are summed as if they were cut
   bool jobs_early = false;
-  bool list_follows = false;   // the next kernel reads the list of jobs before its wait
-  std::optional<MetRows> met;  // x as it meets w, if it is known already
+  bool list_follows = false;       // the next kernel reads the list of jobs before its wait
+  std::optional<MetRows> met;      // x as it meets w, if it is known already
+  std::optional<MetRows> rounded;  // what the outputs become instead of `out`
 };
 
 StreamedProducts::StreamedProducts(void* workspace, const InputScratch& inputs, bool portable,
@@ -165,10 +166,13 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
       .partials = reinterpret_cast<float*>(static_cast<char*>(workspace_) + kCounterBytes)};
   const Launch how = {multiprocessors_, kThreads, shared_bytes(n), stream};
   if (is_float8_rows(call.w))
-    return float8::start_float8({.kind = {.rows = n, .gated = call.gated, .tiles = at_once},
+    return float8::start_float8({.kind = {.rows = n,
+                                          .gated = call.gated,
+                                          .tiles = at_once,
+                                          .rounds = call.rounded.has_value()},
                                  .blocks = how.grid.x,
                                  .stream = stream},
-                                args, met, call.w);
+                                args, met, call.w, call.rounded.value_or(MetRows{}));
   if (codes) {
     const AtomFormat format = atoms::format_of(call.w);
     const int64_t count = jobs.capacity > 0 ? jobs.capacity : (out.rows() + n - 1) / n;
@@ -332,14 +336,15 @@ void StreamedProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act 
 }
 
 void StreamedProducts::grouped(Tensor out, Tensor x, const Linear& w, const JobList& jobs, int rows,
-                               cudaStream_t stream) const {
+                               cudaStream_t stream, const std::optional<MetRows>& met) const {
   run({.out = out,
        .x = x,
        .w = w,
        .jobs = jobs,
        .job_rows = rows,
        .whole = one_order_,
-       .jobs_early = true},
+       .jobs_early = true,
+       .met = met},
       stream);
 }
 
@@ -357,6 +362,33 @@ void StreamedProducts::grouped_gated(Tensor out, Tensor x, const Linear& w, Act 
        .list_follows = true,
        .met = met},
       stream);
+}
+
+std::optional<MetRows> StreamedProducts::grouped_gated_rounded(Tensor out, const MetRows& met,
+                                                               const Linear& w, const Linear& next,
+                                                               Act act, const JobList& jobs,
+                                                               int rows,
+                                                               cudaStream_t stream) const {
+  Call call = {.out = out,
+               .x = met.x,
+               .w = w,
+               .gated = true,
+               .act = act,
+               .jobs = jobs,
+               .job_rows = rows,
+               .whole = one_order_,
+               .list_follows = true,
+               .met = met};
+  const int tiles = tiles_of(static_cast<int>(out.cols()), true);
+  if (!is_float8_rows(w) || tiles_at_once(call, rows, tiles) != 2) return {};
+  call.rounded = groups_in_place(inputs_, out, next);
+  // Codes and scales of x are read while scales of the outputs are written.
+  const auto* begin = static_cast<const std::byte*>(inputs_.data);
+  const std::byte* end = begin + met_scale_bytes(out.rows(), out.cols());
+  const auto is_taken = [&](const void* p) { return p >= begin && p < end; };
+  if (!call.rounded || is_taken(met.chunk_scales) || is_taken(met.x.data)) return {};
+  run(call, stream);
+  return call.rounded;
 }
 
 }  // namespace skiff::cuda

@@ -65,12 +65,18 @@ class StreamedProducts {
   // one ended, as it is when grouped_gated() with the same list comes right before it, which also
   // keeps two grouped() from claiming tiles at once. With JobList::expert, x has one row for all
   // copies, or one for each. With JobList::jobs, weights that round x do so in place (meet()).
+  // `met`: x is what these rows have become for w.
   void grouped(Tensor out, Tensor x, const Linear& w, const JobList& jobs, int rows_per_job,
-               cudaStream_t stream) const;
-  // `met`: x is what meet_copies() has made for w.
+               cudaStream_t stream, const std::optional<MetRows>& met = {}) const;
   void grouped_gated(Tensor out, Tensor x, const Linear& w, Act act, const JobList& jobs,
                      int rows_per_job, cudaStream_t stream,
                      const std::optional<MetRows>& met = {}) const;
+  // grouped_gated(), and its outputs as meet() makes them in place for the stack `next`, bit for
+  // bit, in one kernel: what grouped() takes as `met`. Scales of the outputs lie where scratch
+  // begins. Returns nothing, with nothing started, where it takes two kernels.
+  std::optional<MetRows> grouped_gated_rounded(Tensor out, const MetRows& met, const Linear& w,
+                                               const Linear& next, Act act, const JobList& jobs,
+                                               int rows_per_job, cudaStream_t stream) const;
 
  private:
   struct Call;

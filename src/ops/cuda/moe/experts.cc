@@ -147,14 +147,18 @@ Combination streamed_experts(Tensor out, Tensor x, const Routing& routing, const
   Permutation p = take_permutation(on.arena, routing, rows);
   p.gathered = outer;
   const JobList jobs = jobs_of(p, routing);
+  std::optional<MetRows> rounded;  // what `middle` holds, if it is not bf16
   if (meets_before_copies(streamed.inputs(), x, w.gate_up, copies)) {
     const MetRows met = meet_copies(streamed.inputs(), p, x, w.gate_up, routing, on.stream);
-    streamed.grouped_gated(middle, met.x, w.gate_up, w.act, jobs, rows, on.stream, met);
+    rounded = streamed.grouped_gated_rounded(middle, met, w.gate_up, w.down, w.act, jobs, rows,
+                                             on.stream);
+    if (!rounded)
+      streamed.grouped_gated(middle, met.x, w.gate_up, w.act, jobs, rows, on.stream, met);
   } else {
     permute(p, x, routing, on.stream);
     streamed.grouped_gated(middle, p.gathered, w.gate_up, w.act, jobs, rows, on.stream);
   }
-  streamed.grouped(outer, middle, w.down, jobs, rows, on.stream);
+  streamed.grouped(outer, rounded ? rounded->x : middle, w.down, jobs, rows, on.stream, rounded);
   return combination_of(out, outer, p.position, routing);
 }
 

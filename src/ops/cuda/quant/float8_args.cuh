@@ -23,6 +23,10 @@ struct Float8Args {
   // row.
   const float* x_scales;
   int64_t x_scale_stride;
+  // Where outputs leave as codes: their scales, [groups of 128 columns][out_scale_stride], and the
+  // bytes from one row of codes to the next.
+  float* out_scales;
+  int64_t out_scale_stride, out_pitch;
 };
 
 // The first row of x of a slice's job.

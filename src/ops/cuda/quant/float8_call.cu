@@ -16,8 +16,10 @@ template <class F>
 void for_each_kernel(F f) {
   const auto with = [&]<int N, int kTiles>() {
     constexpr size_t kBytes = Float8Ring<N, kTiles>::kSharedBytes;
-    f(float8_kernel<N, false, kTiles>, Float8Kind{N, false, kTiles}, kBytes);
-    f(float8_kernel<N, true, kTiles>, Float8Kind{N, true, kTiles}, kBytes);
+    f(float8_kernel<N, false, kTiles, false>, Float8Kind{N, false, kTiles}, kBytes);
+    f(float8_kernel<N, true, kTiles, false>, Float8Kind{N, true, kTiles}, kBytes);
+    if constexpr (kTiles == 2)
+      f(float8_kernel<N, true, kTiles, true>, Float8Kind{N, true, kTiles, true}, kBytes);
   };
   with.template operator()<8, 1>();
   with.template operator()<16, 1>();
@@ -64,8 +66,11 @@ void allow_float8_kernels() {
 }
 
 void start_float8(const Float8Launch& how, const StreamArgs& args, const MetRows& met,
-                  const Linear& w) {
-  const Float8Args q = args_of(w, met);
+                  const Linear& w, const MetRows& out) {
+  Float8Args q = args_of(w, met);
+  q.out_scales = const_cast<float*>(out.chunk_scales);
+  q.out_scale_stride = out.chunk_stride;
+  q.out_pitch = out.x.row_stride;
   bool started = false;
   for_each_kernel([&](auto kernel, const Float8Kind& kind, size_t bytes) {
     if (kind != how.kind) return;

@@ -12,6 +12,7 @@ struct Float8Kind {
   int rows = 0;  // rows of a job: 8, 16, 32, 64 or 128
   bool gated = false;
   int tiles = 1;  // weight tiles of a block, which StreamArgs::tiles counts as one; 2: of 128 rows
+  bool rounds = false;  // outputs of gated pairs leave as codes
   bool operator==(const Float8Kind&) const = default;
 };
 
@@ -33,8 +34,9 @@ Float8Args args_of(const Linear& w, const MetRows& met);
 
 // Lets the kernels take the shared memory that they need.
 void allow_float8_kernels();
-// `met`: the rows of x, as meet() leaves them for w.
+// `met`: the rows of x, as meet() leaves them for w. `out`: where Float8Kind::rounds, codes and
+// scales of the outputs.
 void start_float8(const Float8Launch& how, const streamed::StreamArgs& args, const MetRows& met,
-                  const Linear& w);
+                  const Linear& w, const MetRows& out);
 
 }  // namespace skiff::cuda::float8

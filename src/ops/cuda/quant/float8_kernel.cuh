@@ -4,6 +4,7 @@
 #include "ops/cuda/hopper/registers.cuh"
 #include "ops/cuda/linear/stream_share.cuh"
 #include "ops/cuda/linear/stream_store.cuh"
+#include "ops/cuda/quant/float8_codes_store.cuh"
 #include "ops/cuda/quant/float8_load.cuh"
 #include "ops/cuda/quant/float8_multiply.cuh"
 #include "ops/cuda/quant/float8_store.cuh"
@@ -11,7 +12,7 @@
 namespace skiff::cuda::float8 {
 
 // What the warps that multiply do with their slices.
-template <class Ring, bool kGated>
+template <class Ring, bool kGated, bool kRounds>
 struct Float8Consumer {
   static constexpr int kMostRows = Ring::kRows, kTiles = Ring::kTiles;
 
@@ -42,6 +43,15 @@ struct Float8Consumer {
     }
   }
 
+  // Takes a slice of a job of up to 128 rows, whose outputs leave as codes.
+  __device__ void take_rounded(const TileSlice& s) {
+    auto& parts = reinterpret_cast<float(&)[kTiles][kMostRows / 2]>(sum);
+    const Float8Multiplier<Ring, kMostRows, kGated> multiplier(a, q, ring);
+    if (static_cast<int>(threadIdx.x / 128) * 64 >= s.job.rows) return multiplier.pass(s, turn);
+    multiplier.run(parts, s, turn);
+    CodesEpilogue(a, q, staging).store_pair(parts, s);
+  }
+
   // Leaves the slice of a tile that several blocks share. Returns whether `part` has all of it now.
   template <int N>
   __device__ bool complete(float (&part)[N / 2], TileSlice s) {
@@ -53,7 +63,9 @@ struct Float8Consumer {
   __device__ void run(ClaimQueue& queue) {
     SliceWalk<kMostRows, Walker::kWarps> slices(a, queue);
     for (TileSlice s; slices.next(&s);) {
-      if constexpr (kMostRows < 128)
+      if constexpr (kRounds)
+        take_rounded(s);
+      else if constexpr (kMostRows < 128)
         take<kMostRows>(s);
       else if (s.job.rows <= kMostRows / 4)
         take<kMostRows / 4>(s);
@@ -65,8 +77,9 @@ struct Float8Consumer {
   }
 };
 
-// kTiles: 2 where StreamArgs::tiles counts pairs of tiles, none of which is cut.
-template <int N, bool kGated, int kTiles>
+// kTiles: 2 where StreamArgs::tiles counts pairs of tiles, none of which is cut. kRounds: outputs
+// of gated pairs leave as codes.
+template <int N, bool kGated, int kTiles, bool kRounds>
 __global__ void __launch_bounds__(kFloat8Threads, 1)
     float8_kernel(const __grid_constant__ CUtensorMap w_map,
                   const __grid_constant__ CUtensorMap x_map, const __grid_constant__ StreamArgs a,
@@ -94,7 +107,7 @@ __global__ void __launch_bounds__(kFloat8Threads, 1)
     if constexpr (N >= 64) more_registers<kMultiplierRegisters>();
     wait_for_previous();
     char* staging = memory + Ring::kRingBytes;
-    Float8Consumer<Ring, kGated>{a, q, ring, staging, LineStaging(staging)}.run(queue);
+    Float8Consumer<Ring, kGated, kRounds>{a, q, ring, staging, LineStaging(staging)}.run(queue);
   } else {
     if constexpr (N >= 64) fewer_registers<kLoaderRegisters>();
     if (warp == kConsumers / 32 && elected())

@@ -67,6 +67,14 @@ class Float8Multiplier {
     }
   }
 
+  // Lets the stages of a slice go by, of which the warpgroup has no row.
+  __device__ void pass(const TileSlice& s, Turn& turn) const {
+    for (int c = s.begin; c < s.end; ++c, turn.advance()) {
+      barrier_wait(ring_.full + 8 * turn.stage, turn.parity);
+      release(turn.stage);
+    }
+  }
+
  private:
   // The scales of a chunk: gated, those of the gate and of what it lets through, which all tiles
   // share; otherwise one for each tile.

@@ -317,6 +317,21 @@ int64_t met_rows_that_fit(Met as, size_t bytes, int64_t in) {
   return static_cast<int64_t>((bytes - fixed) / each) * 64;
 }
 
+std::optional<MetRows> groups_in_place(const InputScratch& scratch, const Tensor& x,
+                                       const Linear& w) {
+  const int64_t rows = x.rows(), in = x.cols();
+  if (met_by(w) != Met::kFloat8 || scales_of(w.format) != Scales::kGroups || w.order ||
+      x.dtype != DType::kBF16 || met_scale_bytes(rows, in) > scratch.bytes)
+    return {};
+  MetRows met = {.x = x,
+                 .chunk_scales = static_cast<const float*>(scratch.data),
+                 .chunk_stride = met_scale_stride(rows)};
+  met.x.dtype = DType::kF8E4M3;
+  met.x.dim = {rows, in, 1, 1};
+  met.x.row_stride = 2 * x.row_stride;
+  return met;
+}
+
 MetRows meet(const InputScratch& scratch, Met as, const Tensor& x, const Linear& w,
              const JobList& jobs, cudaStream_t stream, bool tight) {
   const Scales kind = scales_of(w.format);

@@ -50,4 +50,9 @@ int64_t met_rows_that_fit(Met as, size_t bytes, int64_t in);
 MetRows meet(const InputScratch& scratch, Met as, const Tensor& x, const Linear& w,
              const JobList& jobs, cudaStream_t stream, bool tight = false);
 
+// What meet() makes of bf16 rows in place where w meets e4m3 rows with a scale for each 128 columns
+// in their order; nothing for other weights. The caller writes codes and scales.
+std::optional<MetRows> groups_in_place(const InputScratch& scratch, const Tensor& x,
+                                       const Linear& w);
+
 }  // namespace skiff::cuda
