@@ -78,6 +78,7 @@ constexpr Flag kSplitting[] = {
     {"pd-comm-key-file", kText, kServe, "", "A file whose first line is a secret that prefill and decode servers share. Without one they talk on this machine only."},
     {"pd-buffer-size", kFloat, kServe, "4", "prefill: host memory for blocks that may be fetched, in GB (2^30 bytes).", 0, 1 << 20},
     {"pd-lease", kFloat, kServe, "30", "prefill: seconds for which blocks are kept for a decode server that has gone silent.", 0.1, 86400},
+    {"cache-transfer-protocol", kText, kSizes, "ipc,tcp", "serve: the ways that KV blocks may take, separated by commas. ipc: through memory that both servers have, where they are processes of one machine, network namespace and user, and both allow it. tcp: always there, and the way of all else. rdma, of FastDeploy, is not there: TCP is used instead, with a warning."},
     {"prefill-peers", kText, kServe, "", "decode: HOST:PORT of a prefill server's --pd-comm-port, which is asked to compute the prompts of requests that name none; may be repeated. Of several the one with the fewest prompts is asked.", 0, 0, "", "", Standing::kApplied, true},
     {"innode-prefill-ports", kText, kServe, "", "decode: the same for prefill servers on this machine: their ports, separated by commas."},
     {"pd-wait", kFloat, kServe, "20", "decode: longest time without a block, in seconds, before the rest of a prompt is computed here; at most a quarter of --watchdog-timeout.", 0.01, 86400},

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/load_error.h"
+#include "base/log.h"
 #include "serve/http/api_keys.h"
 
 namespace skiff::apps {
@@ -42,6 +43,25 @@ std::vector<peer::Address> prefills(const Args& args) {
   return all;
 }
 
+// Returns whether the ways that the flag names include shared memory. TCP, which needs no name, is
+// what is left where no other way can be taken.
+bool shares_memory(const Args& args) {
+  bool shares = false;
+  const std::string ways = args.text("cache-transfer-protocol");
+  for (size_t begin = 0; begin <= ways.size();) {
+    const size_t end = std::min(ways.find(',', begin), ways.size());
+    const auto way = std::string_view(ways).substr(begin, end - begin);
+    if (way != "ipc" && way != "rdma" && way != "tcp")
+      throw UsageError(
+          fmt::format("--cache-transfer-protocol has \"{}\"; ipc, tcp and rdma are known", way));
+    if (way == "rdma")
+      spdlog::warn("--cache-transfer-protocol: there is no RDMA; blocks go over TCP instead");
+    shares = shares || way == "ipc";
+    begin = end + 1;
+  }
+  return shares;
+}
+
 void check_role(const Args& args, const std::string& role) {
   const auto only = [&](const char* wanted, std::initializer_list<const char*> flags) {
     for (const char* flag : flags)
@@ -67,6 +87,7 @@ peer::Settings splitting_settings(const Args& args) {
   settings.buffer_gb = args.number("pd-buffer-size");
   settings.lease_seconds = args.number("pd-lease");
   settings.wait_seconds = args.number("pd-wait");
+  settings.shares_memory = shares_memory(args);
   settings.prefills = prefills(args);
   if (const std::string file = args.text("pd-comm-key-file"); !file.empty()) {
     const auto keys = http::read_key_file(file, "pd-comm-key-file");

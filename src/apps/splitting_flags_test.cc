@@ -56,6 +56,19 @@ TEST(SplittingFlags, WhatBelongsToAnotherRoleIsRefused) {
   EXPECT_THAT(refusal({"--pd-comm-key-file=x"}), HasSubstr("--pd-comm-key-file"));
 }
 
+TEST(SplittingFlags, TheWaysOfBlocksAreNamed) {
+  const auto shares = [](const char* ways) {
+    return settings({"--splitwise-role=decode", "--cache-transfer-protocol", ways}).shares_memory;
+  };
+  EXPECT_TRUE(settings({"--splitwise-role=prefill"}).shares_memory);
+  for (const char* with : {"ipc", "ipc,rdma", "rdma,ipc", "tcp,ipc"}) EXPECT_TRUE(shares(with));
+  for (const char* without : {"tcp", "rdma", "rdma,tcp"}) EXPECT_FALSE(shares(without));
+  for (const char* wrong : {"", "ipc,", "shm", "IPC"})
+    EXPECT_THAT(refusal({"--splitwise-role=decode", "--cache-transfer-protocol", wrong}),
+                HasSubstr("--cache-transfer-protocol"))
+        << wrong;
+}
+
 TEST(SplittingFlags, AddressesAreChecked) {
   for (const char* wrong : {"host", "host:", ":80", "host:0", "host:65536", "host:8x"})
     EXPECT_THAT(refusal({"--splitwise-role=decode", "--prefill-peers", wrong}),

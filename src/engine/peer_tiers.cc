@@ -14,6 +14,13 @@
 namespace skiff::engine {
 namespace {
 
+// Threads that copy blocks: to the shelf, or out of that of another process. A prompt has dozens of
+// blocks, which all become ready in one step.
+int copying_threads() {
+  constexpr int kMost = 8, kCoresEach = 4;
+  return std::clamp(usable_processors() / kCoresEach, 1, kMost);
+}
+
 // Starts reads at the client.
 class ClientIo final : public TierIo {
  public:
@@ -38,15 +45,16 @@ PeerTiers::~PeerTiers() { stop(); }
 // is computed.
 void PeerTiers::open_shelf(const Resolved& resolved, LowerTiers& lower) {
   shelf_ = std::make_shared<peer::Shelf>(lower.form->whole_bytes(), resolved.cache.shelf_blocks,
-                                         random_seed());
+                                         random_seed(), settings_.shares_memory);
+  if (settings_.shares_memory && shelf_->memory_file() < 0)
+    spdlog::warn("blocks go over TCP on this machine, too: the system has no memory to share");
   lower.config.stores_found = true;
   lower.config.saves_per_step =
       std::max(lower.config.saves_per_step, resolved.limits.max_rows / resolved.cache.block_size);
   lower.sources.push_back(std::make_unique<peer::ShelfSource>(shelf_));
-  constexpr int kMostThreads = 4, kCoresEach = 4;
   io_ = std::make_unique<ShelfIo>(
       shelf_, lower.form, [&lower](int host_block) { return lower.host.block(host_block); }, inbox_,
-      std::clamp(usable_processors() / kCoresEach, 1, kMostThreads));
+      copying_threads());
 }
 
 void PeerTiers::open_client(const Resolved& resolved, LowerTiers& lower) {
@@ -72,6 +80,7 @@ void PeerTiers::open_client(const Resolved& resolved, LowerTiers& lower) {
           [&lower](int host_block, std::span<const std::byte> bytes) {
             lower.form->cut(bytes, lower.host.block(host_block));
           },
+      .copiers = copying_threads(),
       .answer = [this](const TierDone& done) { inbox_.push(done); }});
   lower.config.always_pays = true;
   lower.sources.push_back(std::make_unique<peer::RemoteSource>(
@@ -88,8 +97,9 @@ void PeerTiers::listen(std::function<void(NewSequence)> submit) {
                                 .cancel = [this](SeqId id) { inbox_.push(Cancel{id}); }},
       shelf_);
   if (!quiet_)
-    spdlog::info("prefill: blocks are handed out on {} port {}", settings_.listen.host,
-                 server_->port());
+    spdlog::info("prefill: blocks are handed out on {} port {}{}", settings_.listen.host,
+                 server_->port(),
+                 shelf_->memory_file() < 0 ? "" : ", and through shared memory on this machine");
 }
 
 void PeerTiers::take_own(std::vector<Event>& events) {

@@ -110,18 +110,22 @@ class PeersLlmTest : public testing::Test {
 
 TEST_F(PeersLlmTest, TokensAreThoseOfAMixedInstance) {
   Instance whole(mixed_), p(prefill());
-  Instance d(decode({p.port()}));
-  for (SeqId id = 1; id <= 12; ++id) {
-    const int prompt = 1 + static_cast<int>(id * 19);
-    const Heard right = whole.result(request(id, prompt)), heard = d.result(request(id, prompt));
-    expect_equal(heard, right);
-    EXPECT_EQ(heard.cached, (prompt - 1) / 8 * 8) << "what whole blocks hold came from the other";
+  for (const bool shares : {true, false}) {
+    mixed_.peers.shares_memory = shares;
+    Instance d(decode({p.port()}));
+    for (SeqId id = 1; id <= 12; ++id) {
+      const int prompt = 1 + static_cast<int>(id * 19);
+      const Heard right = whole.result(request(id, prompt)), heard = d.result(request(id, prompt));
+      expect_equal(heard, right);
+      EXPECT_EQ(heard.cached, (prompt - 1) / 8 * 8) << "what whole blocks hold came from the other";
+    }
+    EXPECT_EQ(d->stats().peers.prompts, 12u);
+    EXPECT_EQ(d->stats().tiers.failures, 0u);
+    EXPECT_EQ(d->stats().peers.shared_blocks > 0, shares);
+    EXPECT_TRUE(p.comes_to([](const EngineStats& s) { return s.peers.leases == 0; }));
+    EXPECT_TRUE(
+        d.comes_to([](const EngineStats& s) { return s.peers.blocks > 0 && s.peers.leases == 0; }));
   }
-  EXPECT_EQ(d->stats().peers.prompts, 12u);
-  EXPECT_EQ(d->stats().tiers.failures, 0u);
-  EXPECT_TRUE(p.comes_to([](const EngineStats& s) { return s.peers.leases == 0; }));
-  EXPECT_TRUE(
-      d.comes_to([](const EngineStats& s) { return s.peers.blocks > 0 && s.peers.leases == 0; }));
 }
 
 // The other side is asked by somebody else; the decode side waits for blocks as they are computed.
@@ -239,32 +243,38 @@ TEST_F(PeersLlmTest, GroupsOfOtherSizesExchangeBlocks) {
 }
 
 // What is cut, changed or held up on its way is computed here, and the tokens are the same. The
-// bytes are those from the prefill side: the greeting, the welcome and blocks.
+// bytes are those from the prefill side: the greeting, the welcome and blocks, or what says where
+// they lie.
 TEST_F(PeersLlmTest, HarmOnTheWayChangesNoToken) {
   using peer::CuttingProxy;
   Instance whole(mixed_), p(prefill());
   const Heard right = whole.result(request(1));
-  size_t harmed = 0, all = 0;
-  for (const auto harm : {CuttingProxy::Harm::kCut, CuttingProxy::Harm::kFlip}) {
-    for (size_t after = 0; after < 60000; after = after * 5 / 4 + 7) {
-      CuttingProxy proxy(p.port(), harm, after);
-      EngineConfig config = decode({proxy.port()});
-      if (harm == CuttingProxy::Harm::kFlip) config.peers.wait_seconds = 0.3;
-      Instance d(config);
-      expect_equal(d.result(request(1)), right);
-      harmed += proxy.harmed();
-      ++all;
+  for (const bool shares : {false, true}) {
+    mixed_.peers.shares_memory = shares;
+    size_t harmed = 0, all = 0;
+    for (const auto harm : {CuttingProxy::Harm::kCut, CuttingProxy::Harm::kFlip}) {
+      for (size_t after = 0; after < (shares ? 1500 : 60000); after = after * 5 / 4 + 7) {
+        CuttingProxy proxy(p.port(), harm, after);
+        EngineConfig config = decode({proxy.port()});
+        if (harm == CuttingProxy::Harm::kFlip) config.peers.wait_seconds = 0.3;
+        Instance d(config);
+        expect_equal(d.result(request(1)), right);
+        harmed += proxy.harmed();
+        ++all;
+      }
+      ASSERT_TRUE(p.comes_to([](const EngineStats& s) { return s.peers.leases == 0; }));
     }
-    ASSERT_TRUE(p.comes_to([](const EngineStats& s) { return s.peers.leases == 0; }));
+    EXPECT_GT(harmed, all / 2) << shares;
   }
-  EXPECT_GT(harmed, all / 2);
 }
 
 TEST_F(PeersLlmTest, ASilentServerIsWaitedForOnlySoLong) {
   using peer::CuttingProxy;
   Instance whole(mixed_), p(prefill());
   const Heard right = whole.result(request(1)), right_again = whole.result(request(2));
-  for (const size_t after : {0, 50, 150, 5000}) {
+  for (const auto& [after, shares] :
+       {std::pair<size_t, bool>{0, false}, {50, true}, {150, false}, {5000, false}, {700, true}}) {
+    mixed_.peers.shares_memory = shares;
     CuttingProxy proxy(p.port(), CuttingProxy::Harm::kStall, after);
     EngineConfig config = decode({proxy.port()});
     config.peers.wait_seconds = 0.2;

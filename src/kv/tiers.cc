@@ -114,11 +114,23 @@ void Tiers::Kept::let_go() {
   if (tiers_ == nullptr) return;
   for (const int host : std::exchange(hosts_, {})) tiers_->host_.unpin(host);
   tiers_->stats_.waiting -= std::exchange(waits_, false);
-  if (const int room = std::exchange(room_, 0); room > 0) {
-    tiers_->room_taken_ -= room;
-    tiers_->turned_away_ = false;
-  }
+  tiers_->return_room(std::exchange(room_, 0));
   tiers_ = nullptr;
+}
+
+// Plans in flight may still read the host blocks, so their places are free once the last of these
+// plans is committed.
+void Tiers::return_room(int room) {
+  Flight* last = !now_.held.empty() ? &now_ : flights_.empty() ? nullptr : &flights_.back();
+  if (last != nullptr)
+    last->room += room;
+  else
+    room_is_free(room);
+}
+
+void Tiers::room_is_free(int room) {
+  room_taken_ -= room;
+  turned_away_ = turned_away_ && room == 0;
 }
 
 // Returns the first usable source that has the block and from which it is cheaper to fetch than to
@@ -264,6 +276,7 @@ void Tiers::committed(uint64_t step) {
     const Flight flight = std::move(flights_.front());
     flights_.pop_front();
     for (const int host : flight.held) host_.unpin(host);
+    room_is_free(flight.room);
     for (const Store& store : flight.stores) start_store(store);
   }
 }

@@ -177,6 +177,7 @@ class Tiers {
     uint64_t step = 0;
     std::vector<int> held;  // host blocks
     std::vector<Store> stores;
+    int room = 0;  // host blocks of sequences that have let go of them
   };
   struct OnDevice {
     BlockKey key{};
@@ -195,6 +196,8 @@ class Tiers {
   int affordable_source(const BlockKey& key);
   bool take_room(Kept& kept, size_t blocks);
   uint64_t wait_for_room(Kept& kept);
+  void return_room(int room);
+  void room_is_free(int room);
   int save(BlockId block, std::span<const Token> tokens);
   void store_later(int host);
   void start_store(const Store& store);

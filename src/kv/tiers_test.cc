@@ -445,8 +445,9 @@ TEST_F(RoomInHostMemory, WhatASequenceFetchedIsNotTakenByTheNext) {
   EXPECT_EQ(cache_->open(a, texts_[0]), 6) << "all that was fetched is still there";
   EXPECT_FALSE(cache_->fetch(a, texts_[0]));
   cache_->begin(a, texts_[0], 7);
-  EXPECT_FALSE(cache_->held(b));
+  EXPECT_TRUE(cache_->held(b)) << "the plan that is being made reads the blocks";
   EXPECT_EQ(step(*cache_).loads.size(), 3u);
+  EXPECT_FALSE(cache_->held(b));
   EXPECT_TRUE(fetch(b, texts_[1]));
   EXPECT_EQ(cache_->tiers().stats().waiting, 0);
   EXPECT_EQ(answer_all(*cache_).size(), 3u);
@@ -454,6 +455,38 @@ TEST_F(RoomInHostMemory, WhatASequenceFetchedIsNotTakenByTheNext) {
   cache_->begin(b, texts_[1], 7);
   cache_->close(a);
   cache_->close(b);
+}
+
+// Its room is counted as taken as long as its places are: of a sequence that has loaded all of its
+// blocks, and of one that ends before it has.
+TEST_F(RoomInHostMemory, WhatAPlanInFlightReadsTakesRoom) {
+  BlockTable a, b;
+  for (const int loads : {3, 2}) {
+    const Tokens &first = texts_[loads == 3 ? 0 : 1], &second = texts_[loads == 3 ? 1 : 3];
+    if (loads == 3) {
+      ASSERT_TRUE(fetch(a, first));
+      EXPECT_EQ(answer_all(*cache_).size(), 3u);
+    }
+    ASSERT_EQ(cache_->open(a, first), 6);
+    cache_->begin(a, first, 7, loads);
+    StepPlan plan;
+    plan.step = ++step_;
+    plan.tokens.push_back(1);
+    cache_->finish(plan);
+    EXPECT_EQ(plan.loads.size(), static_cast<size_t>(loads));
+    cache_->close(a);
+    a = BlockTable();  // the sequence has ended, but not the step
+    EXPECT_TRUE(fetch(b, second));
+    EXPECT_TRUE(cache_->held(b)) << "it waits for the step";
+    EXPECT_TRUE(cache_->tiers().take_jobs().empty());
+    cache_->tiers().committed(step_);
+    EXPECT_FALSE(cache_->held(b));
+    EXPECT_TRUE(fetch(b, second));
+    EXPECT_EQ(answer_all(*cache_).size(), 3u);
+    EXPECT_EQ(cache_->tiers().stats().skipped, 0u);
+    std::swap(a, b);
+    b = BlockTable();
+  }
 }
 
 TEST_F(RoomInHostMemory, TheFirstThatWaitsIsNotOvertaken) {

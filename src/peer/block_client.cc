@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/seconds.h"
+#include "peer/block_copier.h"
 #include "peer/server_link.h"
 
 namespace skiff::peer {
@@ -45,6 +46,14 @@ struct OpenLease {
 struct Reading {
   kv::TierJob job;
   Clock::time_point since;
+  bool copied = false;  // a copier has its host block
+};
+
+// What a copier says of a block that was found in shared memory.
+struct Copied {
+  uint64_t job = 0;
+  bool right = false;
+  Clock::time_point began;
 };
 
 // A lease that the engine's thread asks for.
@@ -52,7 +61,7 @@ struct Opening {
   Open wish;
   std::optional<KvOrigin> origin;
 };
-using Command = std::variant<Opening, Close, kv::TierJob>;
+using Command = std::variant<Opening, Close, kv::TierJob, Copied>;
 
 }  // namespace
 
@@ -62,6 +71,7 @@ struct BlockClient::Impl final : ServerLink::Owner {
 
   std::span<std::byte> place_for(const Block& block) override;
   void came(const Block& block, const Arrival& arrival) override;
+  void found(ServerLink& link, const Here& here, const Found& found) override;
   void missed(const Miss& miss) override;
   void lost(ServerLink& link, Loss why, const std::string& reason) override;
 
@@ -71,6 +81,8 @@ struct BlockClient::Impl final : ServerLink::Owner {
   void open(Opening& opening);
   void close(uint64_t lease);
   void read(kv::TierJob job);
+  void copied(const Copied& copy);
+  void use(uint64_t job, Clock::time_point began);
   Server& add(Address address);
   Server* least_busy();
   Server* server_at(const Address& wanted);
@@ -87,19 +99,30 @@ struct BlockClient::Impl final : ServerLink::Owner {
   std::list<Server> servers;  // the client thread's, like the members below
   std::unordered_map<uint64_t, OpenLease> leases;
   std::map<uint64_t, Reading> reads;  // by job
+  // Those of leases that have ended, or failed, which are answered once their copiers are done; and
+  // whether they came late.
+  std::map<uint64_t, std::pair<Reading, bool>> leaving;
   std::vector<pollfd> polled;
   Stats counts;
   std::atomic<bool> stop = false;
   mutable std::mutex mutex;  // guards the members below
   std::vector<Command> commands;
   Stats stats;
+  BlockCopier copier;
   std::thread thread;
 };
 
 BlockClient::Impl::Impl(Config c)
     : config(std::move(c)),
-      link_config{
-          .key = config.settings.key, .facts = config.facts, .block_bytes = config.block_bytes} {
+      link_config{.key = config.settings.key,
+                  .facts = config.facts,
+                  .block_bytes = config.block_bytes,
+                  .shares_memory = config.settings.shares_memory},
+      copier({.threads = config.copiers,
+              .put = config.put,
+              .answer = [this](const BlockCopier::Job& job, bool right) {
+                tell(Copied{job.id, right, job.began});
+              }}) {
   for (const Address& address : config.settings.prefills) add(address);
   thread = std::thread([this] { run(); });
 }
@@ -124,7 +147,10 @@ void BlockClient::Impl::run() {
     wait();
     size_t i = 1;
     for (Server& s : servers)
-      if (s.link.connected() && i < polled.size()) s.link.serve(polled[i++].revents);
+      if (s.link.connected() && i < polled.size()) {
+        s.link.serve(polled[i].revents);
+        i += 2;
+      }
     wake.clear();
     std::vector<Command> now;
     {
@@ -142,7 +168,10 @@ void BlockClient::Impl::run() {
 void BlockClient::Impl::wait() {
   polled.assign({{wake.fd(), POLLIN, 0}});
   for (const Server& s : servers)
-    if (s.link.connected()) polled.push_back(s.link.polled());
+    if (s.link.connected()) {
+      polled.push_back(s.link.polled());
+      polled.push_back(s.link.memory_polled());
+    }
   const auto tick = std::chrono::duration_cast<std::chrono::milliseconds>(kTick);
   const bool idle = leases.empty() && reads.empty() && polled.size() == 1;
   poll(polled.data(), polled.size(), idle ? -1 : static_cast<int>(tick.count()));
@@ -151,6 +180,7 @@ void BlockClient::Impl::wait() {
 void BlockClient::Impl::carry_out(Command& command) {
   if (auto* opening = std::get_if<Opening>(&command)) return open(*opening);
   if (const auto* end = std::get_if<Close>(&command)) return close(end->lease);
+  if (const auto* copy = std::get_if<Copied>(&command)) return copied(*copy);
   read(std::move(std::get<kv::TierJob>(command)));
 }
 
@@ -260,7 +290,10 @@ void BlockClient::Impl::end_reads(uint64_t lease, bool late) {
     const Reading& reading = each.second;
     if (static_cast<uint64_t>(reading.job.record) != lease) return false;
     for (Server& s : servers) s.link.discard(reading.job.id);
-    answer(reading, false, late);
+    if (reading.copied)
+      leaving.emplace(each.first, std::pair(reading, late));
+    else
+      answer(reading, false, late);
     return true;
   });
 }
@@ -284,27 +317,64 @@ void BlockClient::Impl::missed(const Miss& miss) {
 
 std::span<std::byte> BlockClient::Impl::place_for(const Block& block) {
   const auto found = reads.find(block.job);
-  if (found == reads.end() || !config.memory) return {};
+  if (found == reads.end() || found->second.copied || !config.memory) return {};
   return config.memory(found->second.job.host_block);
 }
 
 // A block that nobody waits for any more is skipped.
 void BlockClient::Impl::came(const Block& block, const Arrival& arrival) {
   const auto found = reads.find(block.job);
-  if (found == reads.end()) return;
+  if (found == reads.end() || found->second.copied) return;
   const Reading& reading = found->second;
-  const auto id = static_cast<uint64_t>(reading.job.record);
   if (block.key != reading.job.key || arrival.sum != Sum{block.low, block.high})
-    return fail(id, Loss::kDamaged);
+    return fail(static_cast<uint64_t>(reading.job.record), Loss::kDamaged);
   if (place_for(block).empty()) config.put(reading.job.host_block, arrival.bytes);
-  OpenLease& lease = leases.at(id);
+  use(block.job, arrival.began);
+}
+
+void BlockClient::Impl::found(ServerLink& link, const Here& here, const Found& found) {
+  const auto known = reads.find(here.job);
+  if (known == reads.end() || known->second.copied) return link.taken(here.job);
+  Reading& reading = known->second;
+  if (here.key != reading.job.key)
+    return fail(static_cast<uint64_t>(reading.job.record), Loss::kDamaged);
+  const int host = reading.job.host_block;
+  reading.copied = true;
+  copier.start({.id = here.job,
+                .memory = found.memory,
+                .from = found.bytes,
+                .host_block = host,
+                .to = config.memory ? config.memory(host) : std::span<std::byte>(),
+                .sum = {here.low, here.high},
+                .began = Clock::now()});
+}
+
+void BlockClient::Impl::copied(const Copied& copy) {
+  if (const auto found = leaving.find(copy.job); found != leaving.end()) {
+    answer(found->second.first, false, found->second.second);
+    return void(leaving.erase(found));
+  }
+  Reading& reading = reads.at(copy.job);
+  reading.copied = false;
+  const auto lease = static_cast<uint64_t>(reading.job.record);
+  leases.at(lease).server->link.taken(copy.job);
+  if (!copy.right) return fail(lease, Loss::kDamaged);
+  ++counts.shared_blocks;
+  counts.shared_bytes += config.block_bytes;
+  use(copy.job, copy.began);
+}
+
+// The block is in its host block.
+void BlockClient::Impl::use(uint64_t job, Clock::time_point began) {
+  const auto found = reads.find(job);
+  OpenLease& lease = leases.at(static_cast<uint64_t>(found->second.job.record));
   ++lease.came;
   lease.progress = Clock::now();
   ++counts.blocks;
-  counts.bytes += arrival.bytes.size();
-  counts.seconds += seconds_since(arrival.began);
+  counts.bytes += config.block_bytes;
+  counts.seconds += seconds_since(began);
   publish();
-  answer(reading, true);
+  answer(found->second, true);
   reads.erase(found);
 }
 

@@ -16,7 +16,12 @@ namespace skiff::peer {
 // Settings::wait_seconds without a block. Its reads, and those that come later, are then answered
 // as failed, so that what is missing is computed here.
 //
-// Methods may be called from any thread; the functions given are called by the client's.
+// A block that lies in shared memory is copied to the host block and then judged, while the lease
+// keeps it. It is not left there until the device loads it: the other side may give a lease up at
+// any time, and a block that changes after it was judged would be a wrong token.
+//
+// Methods may be called from any thread; the functions given are called by the client's, if nothing
+// else is said.
 class BlockClient {
  public:
   struct Config {
@@ -27,8 +32,10 @@ class BlockClient {
     // Returns the memory of a host block, block_bytes long, which nobody else touches while a read
     // of it is not answered. Empty, or no function: put() is called instead.
     std::function<std::span<std::byte>(int host_block)> memory;
-    // Puts the bytes of a block, of which there are block_bytes, into a host block.
+    // Puts the bytes of a block, of which there are block_bytes, into a host block. Several threads
+    // may call it at a time, for different blocks.
     std::function<void(int host_block, std::span<const std::byte> bytes)> put;
+    int copiers = 1;  // threads that copy blocks out of shared memory
     // Takes the answer to a job of start(), which stats() counts already.
     std::function<void(const TierDone&)> answer;
   };

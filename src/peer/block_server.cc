@@ -1,7 +1,9 @@
 #include "peer/block_server.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -17,6 +19,7 @@ namespace {
 constexpr size_t kMaxStrangers = 16;  // connections that have not logged in
 constexpr size_t kReadAtOnce = 256 << 10;
 constexpr int kBlocksAtOnce = 4;  // sent to one connection before the others have their turn
+constexpr int kLettersAtOnce = 16;
 constexpr auto kTick = std::chrono::milliseconds(200);
 constexpr auto kBetweenWarnings = std::chrono::minutes(1);
 
@@ -38,8 +41,15 @@ BlockServer::Impl::Impl(Config c, std::shared_ptr<Shelf> s)
   auto bound = listen_on(settings.listen);
   if (!bound) fail_load("--pd-comm-port: {}", bound.error().what);
   listener = std::move(*bound);
+  if (shelf->memory_file() >= 0) open_memory();
   shelf->on_change([this](const kv::BlockKey& key, bool here) { tell({Changed{key, here}}); });
   thread = std::thread([this] { run(); });
+}
+
+void BlockServer::Impl::open_memory() {
+  auto socket = LocalSocket::open();
+  if (socket) return void(memory.emplace(std::move(*socket)));
+  spdlog::warn("blocks go over TCP on this machine, too: {}", socket.error().what);
 }
 
 void BlockServer::Impl::end() {
@@ -61,8 +71,9 @@ void BlockServer::Impl::run() {
   while (!stop) {
     wait();
     take_notes();
+    if (memory) give_memory();
     // The order of `polled` is that of the connections there were when it was made.
-    size_t i = 2;
+    size_t i = 3;
     for (Connection& c : connections)
       if (i < polled.size()) serve(c, polled[i++].revents);
     const auto now = Clock::now();
@@ -80,7 +91,9 @@ void BlockServer::Impl::run() {
 
 void BlockServer::Impl::wait() {
   const bool accepts = Clock::now() >= accepts_from;
-  polled.assign({{wake.fd(), POLLIN, 0}, {accepts ? listener.get() : -1, POLLIN, 0}});
+  polled.assign({{wake.fd(), POLLIN, 0},
+                 {accepts ? listener.get() : -1, POLLIN, 0},
+                 {memory ? memory->fd() : -1, POLLIN, 0}});
   for (const Connection& c : connections) {
     const bool sends = c.stream.unsent() > 0 || !c.reads.empty();
     const bool reads = c.stream.unsent() < shelf->block_bytes() + kReadAtOnce;
@@ -147,10 +160,42 @@ void BlockServer::Impl::serve(Connection& c, short events) {
   if (!c.gone) send_blocks(c);
 }
 
-// Returns false if the block is not here. Its bytes are sent from the shelf.
-bool BlockServer::Impl::send_block(Connection& c, const Read& read) {
-  c.sending = shelf->lend(read.key);
-  if (!c.sending) return false;
+// The memory holds the blocks of all prompts, so only processes get it that could read this one's
+// memory anyway: those of its user.
+void BlockServer::Impl::give_memory() {
+  for (int i = 0; i < kLettersAtOnce; ++i) {
+    const auto letter = memory->take();
+    if (!letter) return;
+    if (letter->user != geteuid()) continue;
+    const auto asks = std::ranges::find_if(connections, [&](const Connection& c) {
+      return c.welcome && !c.wants.empty() && c.wants == letter->text;
+    });
+    if (asks == connections.end()) continue;
+    asks->wants.clear();
+    memory->send(letter->from, asks->answer, shelf->memory_file());
+  }
+}
+
+void BlockServer::Impl::lend(Connection& c, const Read& read, Shelf::Loan loan) {
+  const Sum& sum = loan.sum();
+  write(Here{.job = read.job,
+             .key = read.key,
+             .place = static_cast<uint64_t>(loan.place()),
+             .low = sum.low,
+             .high = sum.high},
+        c.stream.out());
+  if (!c.lent.try_emplace(read.job, Lent{read.lease, std::move(loan)}).second)
+    return refuse(c, fmt::format("job {} is open already", read.job));
+  ++blocks;
+  ++shared;
+}
+
+// Returns false if the block is not here. Its bytes are sent from the shelf, or read there.
+bool BlockServer::Impl::answer_read(Connection& c, const Read& read) {
+  auto loan = shelf->lend(read.key);
+  if (!loan) return false;
+  if (c.mapped) return lend(c, read, std::move(*loan)), true;
+  c.sending = std::move(loan);
   const Sum& sum = c.sending->sum();
   write(Block{.job = read.job, .key = read.key, .low = sum.low, .high = sum.high}, c.stream.out());
   c.stream.send_body(c.sending->bytes());
@@ -165,7 +210,7 @@ void BlockServer::Impl::send_blocks(Connection& c) {
     if (c.stream.unsent() > 0 || c.reads.empty() || c.closing || sent == kBlocksAtOnce) return;
     const Read next = c.reads.front();
     c.reads.pop_front();
-    if (send_block(c, next))
+    if (answer_read(c, next))
       ++sent;
     else
       c.waiting.push_back(next);
@@ -218,6 +263,8 @@ void BlockServer::Impl::publish() {
   std::lock_guard lock(mutex);
   stats.blocks = blocks;
   stats.bytes = blocks * shelf->block_bytes();
+  stats.shared_blocks = shared;
+  stats.shared_bytes = shared * shelf->block_bytes();
   stats.prompts = prompts;
   stats.leases = leases;
   stats.connections = static_cast<int>(connections.size());

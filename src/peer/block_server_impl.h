@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "peer/block_server.h"
+#include "peer/local_socket.h"
 #include "peer/stream.h"
 
 namespace skiff::peer {
@@ -28,17 +29,26 @@ struct BlockServer::Impl {
     bool failed = false;                    // the prompt was not computed
     std::optional<Clock::time_point> done;  // when it was computed
   };
+  // A block that the other side reads where it is.
+  struct Lent {
+    uint64_t lease = 0;
+    Shelf::Loan loan;
+  };
   struct Connection {
     explicit Connection(Fd fd) : stream(std::move(fd)) {}
     Stream stream;
     Digest nonce = random_nonce();
     bool welcome = false, closing = false, gone = false;
+    bool mapped = false;  // the other side can read the shelf's memory
+    std::string wants,
+        answer;  // what it says to be given that, and what it is told; empty: nothing
     Clock::time_point heard = Clock::now(), since = heard;
     std::unordered_map<uint64_t, Lease> leases;
-    size_t keys = 0;                     // sum over all leases
-    std::optional<Shelf::Loan> sending;  // the block whose bytes are being sent
-    std::deque<Read> reads;              // those that may be answered
-    std::vector<Read> waiting;           // those whose blocks are not there yet
+    size_t keys = 0;                          // sum over all leases
+    std::optional<Shelf::Loan> sending;       // the block whose bytes are being sent
+    std::deque<Read> reads;                   // those that may be answered
+    std::vector<Read> waiting;                // those whose blocks are not there yet
+    std::unordered_map<uint64_t, Lent> lent;  // by job
   };
   // These two are what other threads tell the server.
   struct Changed {
@@ -60,6 +70,8 @@ struct BlockServer::Impl {
   void run();
   void wait();
   void take_notes();
+  void open_memory();
+  void give_memory();
   void accept_all();
   bool make_room();
   void accept_failed(int error);
@@ -73,7 +85,8 @@ struct BlockServer::Impl {
   void start(Lease& lease, Open& message);
   void close(Connection& c, uint64_t lease);
   void read(Connection& c, const Read& message);
-  bool send_block(Connection& c, const Read& read);
+  bool answer_read(Connection& c, const Read& read);
+  void lend(Connection& c, const Read& read, Shelf::Loan loan);
   void send_blocks(Connection& c);
   void miss(Connection& c, const Read& read, Loss why);
   void key_changed(const Changed& note);
@@ -86,6 +99,7 @@ struct BlockServer::Impl {
   const Config config;
   const std::shared_ptr<Shelf> shelf;
   Fd listener;
+  std::optional<LocalSocket> memory;  // where the shelf's memory is given; none: it is not
   Wake wake;
   std::list<Connection> connections;  // the server thread's, like the members below
   std::vector<pollfd> polled;
@@ -94,7 +108,7 @@ struct BlockServer::Impl {
   std::optional<Clock::time_point> said_refused;  // when say_refused() last wrote a line
   uint64_t unsaid = 0;                            // refusals since then
   SeqId next = kFirstSeq;
-  uint64_t blocks = 0, prompts = 0;
+  uint64_t blocks = 0, shared = 0, prompts = 0;
   std::atomic<bool> stop = false, draining = false;
   mutable std::mutex mutex;  // guards the members below
   std::vector<std::variant<Changed, Ended>> notes;

@@ -30,7 +30,9 @@ void BlockServer::Impl::answer(Connection& c, Message& message) {
   if (auto* wish = std::get_if<Open>(&message)) return open(c, *wish);
   if (const auto* end = std::get_if<Close>(&message)) return close(c, end->lease);
   if (const auto* wish = std::get_if<Read>(&message)) return read(c, *wish);
+  if (const auto* done = std::get_if<Taken>(&message)) return void(c.lent.erase(done->job));
   if (std::holds_alternative<Renew>(message)) return write(Renew{}, c.stream.out());
+  if (std::holds_alternative<Mapped>(message) && memory) return void(c.mapped = true);
   refuse(c, "a message that only the other side sends");
 }
 
@@ -43,8 +45,13 @@ void BlockServer::Impl::greet(Connection& c, const Message& message) {
   if (const std::string why = difference(config.facts, login->facts); !why.empty())
     return refuse(c, why);
   c.welcome = true;
+  if (memory) {
+    c.wants = memory_proof(key, "wanted", c.nonce, login->nonce);
+    c.answer = memory_proof(key, "given", c.nonce, login->nonce);
+  }
   write(Welcome{.proof = proof(key, "prefill", login->nonce, c.nonce),
-                .lease_ms = static_cast<uint32_t>(config.settings.lease_seconds * 1000)},
+                .lease_ms = static_cast<uint32_t>(config.settings.lease_seconds * 1000),
+                .memory = memory ? memory->name() : ""},
         c.stream.out());
 }
 
@@ -106,10 +113,11 @@ void BlockServer::Impl::close(Connection& c, uint64_t id) {
   const auto of_it = [id](const Read& read) { return read.lease == id; };
   std::erase_if(c.reads, of_it);
   std::erase_if(c.waiting, of_it);
+  std::erase_if(c.lent, [id](const auto& each) { return each.second.lease == id; });
 }
 
 void BlockServer::Impl::read(Connection& c, const Read& message) {
-  if (c.reads.size() + c.waiting.size() >= config.limits.reads)
+  if (c.reads.size() + c.waiting.size() + c.lent.size() >= config.limits.reads)
     return refuse(c, fmt::format("more than {} reads at a time", config.limits.reads));
   if (!c.leases.contains(message.lease)) return miss(c, message, Loss::kMissing);
   c.reads.push_back(message);

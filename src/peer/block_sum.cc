@@ -39,8 +39,9 @@ Sum copy_and_sum(std::span<const std::byte> from, std::span<std::byte> to) {
   BlockSum sum;
   for (size_t at = 0; at < from.size(); at += kPiece) {
     const auto piece = from.subspan(at, std::min(kPiece, from.size() - at));
-    std::ranges::copy(piece, to.begin() + static_cast<std::ptrdiff_t>(at));
-    sum.add(piece);
+    const auto copy = to.subspan(at, piece.size());
+    std::ranges::copy(piece, copy.begin());
+    sum.add(copy);
   }
   return sum.sum();
 }

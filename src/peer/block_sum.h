@@ -32,8 +32,9 @@ class BlockSum {
 // Returns the sum of bytes that are all there.
 Sum sum_of(std::span<const std::byte> bytes);
 
-// Copies `from` to `to`, which has the same size, and returns the sum of the bytes. Each piece is
-// added while the processor's cache has it, so that memory is read once.
+// Copies `from` to `to`, which has the same size, and returns the sum of the copy, whatever becomes
+// of `from` meanwhile. Each piece is added while the processor's cache has it, so that memory is
+// read once.
 Sum copy_and_sum(std::span<const std::byte> from, std::span<std::byte> to);
 
 }  // namespace skiff::peer

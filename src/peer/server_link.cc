@@ -1,6 +1,7 @@
 #include "peer/server_link.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -65,6 +66,7 @@ void ServerLink::serve(short revents) {
     if (!open)
       return lose(Loss::kGone, ready() ? "the connection has ended" : "it cannot be reached");
   }
+  if (memory_socket_) take_memory();
   flush();
 }
 
@@ -117,6 +119,8 @@ void ServerLink::keep_alive(Clock::time_point now) {
     if (!greeted) next_rest_ = std::min(2 * next_rest_, kLongestRestSeconds);
     return;
   }
+  if (memory_socket_ && now > since_ + duration_of(2 * kGreetingSeconds))
+    do_without_memory("it does not give its memory");
   if (ready() && now > told_ + duration_of(lease_seconds_ / 3)) {
     told_ = now;
     send(Renew{});
@@ -127,6 +131,8 @@ void ServerLink::keep_alive(Clock::time_point now) {
 void ServerLink::lose(Loss why, const std::string& reason) {
   stream_.reset();
   incoming_.reset();
+  memory_socket_.reset();
+  memory_.reset();
   state_ = State::kDown;
   doubted_ = false;
   const bool refused = why == Loss::kRefused;
@@ -186,6 +192,8 @@ void ServerLink::greet(const Message& message) {
                 .facts = config_.facts},
           stream_->out());
     expected_ = proof(config_.key, "prefill", nonce, hello->nonce);
+    memory_wanted_ = memory_proof(config_.key, "wanted", hello->nonce, nonce);
+    memory_given_ = memory_proof(config_.key, "given", hello->nonce, nonce);
     return;
   }
   if (const auto* refused = std::get_if<Refused>(&message))
@@ -199,10 +207,56 @@ void ServerLink::greet(const Message& message) {
   lease_seconds_ = std::max(0.1, welcome->lease_ms / 1e3);
   stream_->out() += backlog_;
   backlog_.clear();
+  ask_for_memory(welcome->memory);
+}
+
+void ServerLink::do_without_memory(const std::string& why) {
+  memory_socket_.reset();
+  spdlog::info("prefill instance {} port {}: blocks come over TCP ({})", address_.host,
+               address_.port, escaped(why));
+}
+
+void ServerLink::ask_for_memory(const std::string& name) {
+  if (!config_.shares_memory) return do_without_memory("--cache-transfer-protocol");
+  if (name.empty()) return do_without_memory("it does not share its memory");
+  auto socket = LocalSocket::open();
+  if (!socket) return do_without_memory(socket.error().what);
+  if (!socket->send(name, memory_wanted_))
+    return do_without_memory("it is on another machine, or in another network namespace");
+  memory_socket_.emplace(std::move(*socket));
+}
+
+// Letters of others are left alone.
+void ServerLink::take_memory() {
+  while (const auto letter = memory_socket_->take()) {
+    if (letter->user != geteuid() || letter->text != memory_given_) continue;
+    if (const auto mapped = map(*letter); !mapped) return do_without_memory(mapped.error().what);
+    memory_socket_.reset();
+    send(Mapped{});
+    return spdlog::info("prefill instance {} port {}: blocks come through shared memory",
+                        address_.host, address_.port);
+  }
+}
+
+Result<Unit> ServerLink::map(const LocalSocket::Letter& letter) {
+  auto mapped = map_shared(letter.file, config_.block_bytes);
+  if (!mapped) return mapped.error();
+  memory_ = std::move(*mapped);
+  return Unit{};
+}
+
+void ServerLink::look_up(const Here& here) {
+  const size_t places = memory_ ? memory_->bytes().size() / config_.block_bytes : 0;
+  if (here.place >= places)
+    return lose(Loss::kDamaged, fmt::format("it names place {} of {}", here.place, places));
+  const auto bytes =
+      memory_->bytes().subspan(here.place * config_.block_bytes, config_.block_bytes);
+  owner_.found(*this, here, {.bytes = bytes, .memory = memory_});
 }
 
 void ServerLink::answer(const Message& message) {
   if (const auto* block = std::get_if<Block>(&message)) return expect_block(*block);
+  if (const auto* here = std::get_if<Here>(&message)) return look_up(*here);
   if (const auto* refused = std::get_if<Refused>(&message))
     return lose(Loss::kRefused, "it refuses: " + refused->why);
   if (const auto* miss = std::get_if<Miss>(&message)) owner_.missed(*miss);

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "peer/block_sum.h"
+#include "peer/local_socket.h"
 #include "peer/settings.h"
+#include "peer/shared_memory.h"
 #include "peer/stream.h"
 #include "peer/wire.h"
 
@@ -20,7 +22,8 @@ namespace skiff::peer {
 struct LinkConfig {
   std::string key;  // Settings::key
   Facts facts;
-  size_t block_bytes = 0;  // bytes that follow each Block
+  size_t block_bytes = 0;     // bytes that follow each Block
+  bool shares_memory = true;  // Settings::shares_memory
 };
 
 // A link is made once for each server and connected anew after each loss. It never blocks. Not
@@ -44,6 +47,13 @@ class ServerLink {
       Clock::time_point began;
     };
     virtual void came(const Block& block, const Arrival& arrival) = 0;
+    // A block can be read in the other side's memory, until taken() is called with its job. Nobody
+    // keeps the other side from writing to it.
+    struct Found {
+      std::span<const std::byte> bytes;
+      std::shared_ptr<const Mapping> memory;  // what they lie in
+    };
+    virtual void found(ServerLink& link, const Here& here, const Found& found) = 0;
     virtual void missed(const Miss& miss) = 0;
     // The connection has ended, for a reason that a log can print; connect() may make another.
     virtual void lost(ServerLink& link, Loss why, const std::string& reason) = 0;
@@ -71,6 +81,8 @@ class ServerLink {
   // Asks the server for a sign of life; until one comes, it is in doubt.
   void doubt();
   bool doubted() const { return doubted_; }
+  // A block that found() told of is read no more.
+  void taken(uint64_t job) { send(Taken{job}); }
   // The owner's memory for the block that answers this job is written to no more.
   void discard(uint64_t job);
 
@@ -82,8 +94,10 @@ class ServerLink {
   // Sends as much as the system takes now. If the connection has ended, the owner is told.
   void flush();
 
-  // Returns what poll() shall wait for. Requires connected().
+  // Returns what poll() shall wait for, besides the socket of memory_polled(). Requires
+  // connected().
   pollfd polled() const;
+  pollfd memory_polled() const { return {memory_socket_ ? memory_socket_->fd() : -1, POLLIN, 0}; }
   // Reads and writes as `revents`, the answer of poll(), allows. Requires connected().
   void serve(short revents);
   // Ends the connection if the server has been silent for the time of a lease, and renews the
@@ -102,6 +116,11 @@ class ServerLink {
   void expect_block(const Block& block);
   void greet(const Message& message);
   void answer(const Message& message);
+  void ask_for_memory(const std::string& name);
+  void take_memory();
+  Result<Unit> map(const LocalSocket::Letter& letter);
+  void do_without_memory(const std::string& why);
+  void look_up(const Here& here);
 
   const LinkConfig& config_;
   Owner& owner_;
@@ -110,6 +129,9 @@ class ServerLink {
   std::optional<Stream> stream_;
   std::string backlog_;                           // frames that wait for the end of the login
   std::optional<Digest> expected_;                // the proof that the server owes
+  std::string memory_wanted_, memory_given_;      // what the letters about memory say
+  std::optional<LocalSocket> memory_socket_;      // from the question for memory to its answer
+  std::shared_ptr<const Mapping> memory_;         // null: blocks come over the connection
   Clock::time_point since_{}, heard_{}, told_{};  // last connect(), message, Renew
   Clock::time_point rests_until_{};
   double next_rest_ = kRestSeconds;  // seconds, after the next failure

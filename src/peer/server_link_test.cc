@@ -29,6 +29,11 @@ class ServerLinkTest : public testing::Test, public ServerLink::Owner {
     EXPECT_EQ(arrival.sum, sum_of(arrival.bytes));
     EXPECT_EQ(arrival.sum, (Sum{block.low, block.high}));
   }
+  void found(ServerLink& link, const Here& here, const Found& found) override {
+    found_.push_back(here);
+    bytes_.assign(found.bytes.begin(), found.bytes.end());
+    link.taken(here.job);
+  }
   void missed(const Miss& miss) override { missed_.push_back(miss.job); }
   void lost(ServerLink& link, Loss why, const std::string& reason) override {
     EXPECT_FALSE(link.connected());
@@ -48,9 +53,9 @@ class ServerLinkTest : public testing::Test, public ServerLink::Owner {
   static bool comes_to(ServerLink& link, Done done) {
     const auto end = ServerLink::Clock::now() + std::chrono::seconds(20);
     while (!done() && link.connected() && ServerLink::Clock::now() < end) {
-      pollfd one = link.polled();
-      poll(&one, 1, 50);
-      link.serve(one.revents);
+      pollfd both[] = {link.polled(), link.memory_polled()};
+      poll(both, 2, 50);
+      link.serve(both[0].revents);
       link.keep_alive(ServerLink::Clock::now());
     }
     return done();
@@ -60,6 +65,7 @@ class ServerLinkTest : public testing::Test, public ServerLink::Owner {
   std::shared_ptr<Shelf> shelf_ = std::make_shared<Shelf>(16, 4, 1);
   std::optional<BlockServer> server_;
   std::vector<uint64_t> came_, missed_;
+  std::vector<Here> found_;
   std::vector<std::byte> bytes_;
   std::span<std::byte> place_;  // where blocks go; empty: the link's own memory
   std::vector<Loss> lost_;
@@ -89,7 +95,9 @@ TEST_F(ServerLinkTest, WhatIsSentBeforeTheLoginIsAnsweredAfterIt) {
 // A server of a test's own, which has greeted the link and been greeted.
 class OwnServer {
  public:
-  OwnServer(ServerLink& link, const Fd& listener, const std::string& key) : stream_(Fd()) {
+  OwnServer(ServerLink& link, const Fd& listener, const std::string& key,
+            const std::string& memory = "")
+      : stream_(Fd()) {
     EXPECT_TRUE(link.connect());
     pollfd one{listener.get(), POLLIN, 0};
     EXPECT_EQ(poll(&one, 1, 20000), 1);
@@ -106,12 +114,15 @@ class OwnServer {
       if (const auto message = take(in, kMaxGreeting); message && *message)
         login = std::get<Login>(**message);
     }
-    if (login) say(Welcome{proof(key, "prefill", login->nonce, nonce), 60000});
+    if (login) say(Welcome{proof(key, "prefill", login->nonce, nonce), 60000, memory});
+    if (login) given_ = memory_proof(key, "given", nonce, login->nonce);
   }
   void say(const Message& message) {
     write(message, stream_.out());
     EXPECT_TRUE(stream_.send());
   }
+  // What the answer to the question for memory says.
+  const std::string& given() const { return given_; }
   void say_bytes(std::span<const std::byte> bytes) {
     stream_.send_body(bytes);
     EXPECT_TRUE(stream_.send() && stream_.body_sent());
@@ -119,7 +130,79 @@ class OwnServer {
 
  private:
   Stream stream_;
+  std::string given_;
 };
+
+// A server whose memory the link asks for, at a socket of the test's own.
+class MemoryOfAServer : public ServerLinkTest {
+ protected:
+  MemoryOfAServer() : server_(link_, listener_, config_.key, socket_.name()) {
+    for (size_t i = 0; i < 2; ++i) std::ranges::fill(block(i), static_cast<std::byte>(i + 5));
+  }
+  std::span<std::byte> block(size_t i) const { return memory_.bytes().subspan(16 * i, 16); }
+  // Answers the link's question, and returns whether it then waits for no more answers.
+  bool give(const std::string& text, int file) {
+    pollfd one{socket_.fd(), POLLIN, 0};
+    if (!asker_) {
+      comes_to(link_, [&] { return poll(&one, 1, 0) == 1; });
+      asker_ = socket_.take();
+    }
+    EXPECT_TRUE(asker_ && socket_.send(asker_->from, text, file));
+    link_.serve(0);
+    return link_.memory_polled().fd < 0;
+  }
+  Here named(uint64_t place) const { return {.job = 4, .key = key_of(1), .place = place}; }
+
+  const ShareableMemory memory_{2 * 16 + 15, /*shared=*/true};  // two blocks, and not quite three
+  const LocalSocket socket_ = std::move(*LocalSocket::open());
+  const Fd listener_ = std::move(*listen_on({"127.0.0.1", 0}));
+  ServerLink link_ = link_to(port_of(listener_));
+  std::optional<LocalSocket::Letter> asker_;
+  OwnServer server_;
+};
+
+TEST_F(MemoryOfAServer, ItsBlocksAreFoundWhereItSays) {
+  EXPECT_FALSE(give("something else", memory_.file())) << "others may write to the socket";
+  EXPECT_TRUE(give(server_.given(), memory_.file()));
+  for (const uint64_t place : {1, 0}) {
+    server_.say(named(place));
+    EXPECT_TRUE(comes_to(link_, [&] { return found_.size() == 2 - place; }));
+    EXPECT_EQ(bytes_, std::vector<std::byte>(16, static_cast<std::byte>(place + 5)));
+  }
+  EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(MemoryOfAServer, WhatLiesOutsideEndsTheConnection) {
+  for (const uint64_t place : {uint64_t{2}, uint64_t{1} << 60, ~uint64_t{0}}) {
+    EXPECT_TRUE(give(server_.given(), memory_.file()));
+    server_.say(named(place));
+    EXPECT_TRUE(comes_to(link_, [&] { return !lost_.empty(); }));
+    EXPECT_EQ(lost_, std::vector<Loss>{Loss::kDamaged});
+    EXPECT_TRUE(found_.empty());
+    lost_.clear();
+    asker_.reset();
+    server_ = OwnServer(link_, listener_, config_.key, socket_.name());
+  }
+}
+
+TEST_F(MemoryOfAServer, WhatCannotBeReadIsDoneWithout) {
+  EXPECT_TRUE(give(server_.given(), -1)) << "no file";
+  server_.say(named(0));
+  EXPECT_TRUE(comes_to(link_, [&] { return !lost_.empty(); }));
+  EXPECT_EQ(lost_, std::vector<Loss>{Loss::kDamaged}) << "nothing was mapped";
+  asker_.reset();
+  server_ = OwnServer(link_, listener_, config_.key, socket_.name());
+  EXPECT_TRUE(give(server_.given(), listener_.get())) << "a file that is no memory";
+  EXPECT_TRUE(link_.ready());
+}
+
+TEST_F(MemoryOfAServer, WhoDoesNotAnswerIsDoneWithout) {
+  EXPECT_TRUE(comes_to(link_, [&] { return link_.ready(); }));
+  EXPECT_GE(link_.memory_polled().fd, 0);
+  link_.keep_alive(ServerLink::Clock::now() + std::chrono::seconds(11));
+  EXPECT_LT(link_.memory_polled().fd, 0);
+  EXPECT_TRUE(link_.ready());
+}
 
 class BlocksInPlace : public ServerLinkTest {
  protected:

@@ -19,6 +19,9 @@ struct Address {
 struct Settings {
   Role role = Role::kMixed;
   std::string key;  // secret that both sides know; empty: only this machine is talked to
+  // Processes of one machine and user pass blocks through memory that both have, if both sides say
+  // so and the system allows it. Otherwise blocks go over TCP.
+  bool shares_memory = true;
   // The prefill side has these.
   Address listen{"127.0.0.1", 0};  // 0: any free port
   double buffer_gb = 4;            // host memory for blocks that may be fetched
@@ -43,7 +46,9 @@ constexpr const char* kLossNames[kLosses] = {"missing", "failed",  "late",
 
 // Counters since the start, but for those that say "now".
 struct Stats {
-  uint64_t blocks = 0, bytes = 0;     // fetched from peers (decode), or sent to them (prefill)
+  uint64_t blocks = 0, bytes = 0;  // fetched from peers (decode), or sent to them (prefill)
+  // Those of them that went through shared memory.
+  uint64_t shared_blocks = 0, shared_bytes = 0;
   double seconds = 0;                 // decode: from the first byte of a block to its last
   uint64_t recomputed[kLosses] = {};  // decode: tokens, by Loss
   uint64_t prompts = 0;               // handed over to a prefill instance, or taken over from one

@@ -1,19 +1,15 @@
 #include "peer/shelf.h"
 
 #include "base/check.h"
-#include "base/huge_pages.h"
 
 namespace skiff::peer {
 
-// The memory is not written to here, so it becomes resident as blocks come.
-Shelf::Shelf(size_t block_bytes, int places, uint64_t seed)
+Shelf::Shelf(size_t block_bytes, int places, uint64_t seed, bool shareable)
     : block_bytes_(block_bytes),
-      memory_(new std::byte[static_cast<size_t>(places) * block_bytes]),
+      memory_(static_cast<size_t>(places) * block_bytes, shareable),
       index_(places, seed),
       leases_(0, kv::BlockKeyHash{seed}),
-      sums_(static_cast<size_t>(places)) {
-  ask_for_huge_pages({memory_.get(), static_cast<size_t>(places) * block_bytes});
-}
+      sums_(static_cast<size_t>(places)) {}
 
 bool Shelf::has(const kv::BlockKey& key) const {
   std::lock_guard lock(mutex_);
@@ -28,6 +24,7 @@ int Shelf::reserve(const kv::BlockKey& key) {
     if (place != kNone && leases_.contains(key)) index_.pin(place);
   }
   if (place == kNone && listener_) listener_(key, false);
+  if (place != kNone) ahead_.in_use(static_cast<size_t>(place + 1) * block_bytes_);
   return place;
 }
 

@@ -13,6 +13,8 @@
 #include "kv/block_source.h"
 #include "kv/place_index.h"
 #include "peer/block_sum.h"
+#include "peer/resident_ahead.h"
+#include "peer/shared_memory.h"
 
 namespace skiff::peer {
 
@@ -21,8 +23,10 @@ namespace skiff::peer {
 class Shelf {
  public:
   static constexpr int kNone = kv::PlaceIndex::kNone;
-  Shelf(size_t block_bytes, int places, uint64_t seed);
+  // `shareable`: other processes may be given the memory to read, where the system can do that.
+  Shelf(size_t block_bytes, int places, uint64_t seed, bool shareable = false);
   size_t block_bytes() const { return block_bytes_; }
+  int memory_file() const { return memory_.file(); }  // see ShareableMemory
 
   // Returns true if the block is here or is being written.
   bool has(const kv::BlockKey& key) const;
@@ -50,6 +54,7 @@ class Shelf {
     }
     ~Loan();
     std::span<const std::byte> bytes() const;
+    int place() const { return place_; }     // bytes() begin at that many blocks into the memory
     const Sum& sum() const { return sum_; }  // of bytes()
 
    private:
@@ -69,11 +74,13 @@ class Shelf {
 
  private:
   std::span<std::byte> at(int place) const {
-    return {memory_.get() + static_cast<size_t>(place) * block_bytes_, block_bytes_};
+    return memory_.bytes().subspan(static_cast<size_t>(place) * block_bytes_, block_bytes_);
   }
 
   const size_t block_bytes_;
-  const std::unique_ptr<std::byte[]> memory_;
+  static constexpr size_t kPlacesAhead = 256;  // some prompts of thousands of tokens
+  const ShareableMemory memory_;
+  ResidentAhead ahead_{memory_.bytes(), kPlacesAhead* block_bytes_};
   Listener listener_;
   mutable std::mutex mutex_;  // guards the members below
   kv::PlaceIndex index_;

@@ -42,7 +42,7 @@ requires std::is_same_v<std::remove_const_t<M>, Login>
 void visit(V& v, M& m) { v(m.nonce), v(m.proof), v(m.facts); }
 template <class V, class M>
 requires std::is_same_v<std::remove_const_t<M>, Welcome>
-void visit(V& v, M& m) { v(m.proof), v(m.lease_ms); }
+void visit(V& v, M& m) { v(m.proof), v(m.lease_ms), v(m.memory); }
 template <class V, class M>
 requires std::is_same_v<std::remove_const_t<M>, Refused>
 void visit(V& v, M& m) { v(m.why); }
@@ -66,6 +66,15 @@ void visit(V& v, M& m) { v(m.job), v(m.key), v(m.low), v(m.high); }
 template <class V, class M>
 requires std::is_same_v<std::remove_const_t<M>, Miss>
 void visit(V& v, M& m) { v(m.job), v(m.why); }
+template <class V, class M>
+requires std::is_same_v<std::remove_const_t<M>, Mapped>
+void visit(V&, M&) {}
+template <class V, class M>
+requires std::is_same_v<std::remove_const_t<M>, Here>
+void visit(V& v, M& m) { v(m.job), v(m.key), v(m.place), v(m.low), v(m.high); }
+template <class V, class M>
+requires std::is_same_v<std::remove_const_t<M>, Taken>
+void visit(V& v, M& m) { v(m.job); }
 
 class Writer {
  public:
@@ -214,6 +223,12 @@ Digest proof(std::string_view key, std::string_view side, const Digest& theirs,
   HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
        reinterpret_cast<const uint8_t*>(text.data()), text.size(), digest.data(), nullptr);
   return digest;
+}
+
+std::string memory_proof(std::string_view key, std::string_view what, const Digest& of_server,
+                         const Digest& of_client) {
+  const Digest digest = proof(key, fmt::format("memory {}", what), of_server, of_client);
+  return {digest.begin(), digest.end()};
 }
 
 bool same(const Digest& a, const Digest& b) {

@@ -2,8 +2,13 @@
 //
 // The side that has the blocks listens and begins with Hello; the other answers with Login, and
 // gets Welcome or Refused. Both prove that they know the secret, by an HMAC-SHA256 of both nonces,
-// before anything is asked. Then come Open, Renew, Close and Read one way, and Renew, Block and
-// Miss the other.
+// before anything is asked. Then come Open, Renew, Close, Read, Mapped and Taken one way, and
+// Renew, Block, Here and Miss the other.
+//
+// Where both are processes of one machine and user, blocks need not cross the connection. Welcome
+// names a socket of the machine (local_socket.h), to which the other side sends memory_proof() of
+// "wanted"; it is answered with that of "given" and the file of the memory in which the blocks lie
+// (shared_memory.h). After Mapped, reads are answered by Here instead of Block.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,7 +24,7 @@
 
 namespace skiff::peer {
 
-constexpr uint32_t kWireVersion = 2;
+constexpr uint32_t kWireVersion = 3;
 using Digest = std::array<uint8_t, 32>;
 // Facts are what both sides must agree on, as names and values, in an order that both have.
 using Facts = std::vector<std::pair<std::string, std::string>>;
@@ -36,6 +41,7 @@ struct Login {
 struct Welcome {
   Digest proof{};
   uint32_t lease_ms = 0;  // silence of the connection after which its leases end
+  std::string memory;     // name of the socket at which memory is given; empty: none is
 };
 struct Refused {
   std::string why;
@@ -71,8 +77,23 @@ struct Miss {
   uint64_t job = 0;
   uint8_t why = 0;  // a Loss
 };
+// Says that the memory of the blocks can be read.
+struct Mapped {};
+// Says where a block lies in that memory: at `place` times the bytes of a block. It stays there
+// until Taken or the end of its lease.
+struct Here {
+  uint64_t job = 0;
+  kv::BlockKey key{};
+  uint64_t place = 0;
+  uint64_t low = 0, high = 0;  // XXH3-128 of the bytes
+};
+// Says that the block that Here named is read no more.
+struct Taken {
+  uint64_t job = 0;
+};
 
-using Message = std::variant<Hello, Login, Welcome, Refused, Open, Close, Read, Renew, Block, Miss>;
+using Message = std::variant<Hello, Login, Welcome, Refused, Open, Close, Read, Renew, Block, Miss,
+                             Mapped, Here, Taken>;
 
 // Limits of a frame in bytes: before the login, and behind it.
 constexpr size_t kMaxGreeting = 16 << 10, kMaxFrame = 8 << 20;
@@ -95,6 +116,10 @@ size_t lacking(std::string_view in);
 // Returns what a side that knows `key` answers to the nonce `theirs`, having sent `ours`; `side`,
 // such as "prefill" and "decode", keeps the two answers apart.
 Digest proof(std::string_view key, std::string_view side, const Digest& theirs, const Digest& ours);
+// Returns what tells one connection's letters about memory from those of others: only its two sides
+// know both nonces.
+std::string memory_proof(std::string_view key, std::string_view what, const Digest& of_server,
+                         const Digest& of_client);
 // Compares in a time that does not depend on the bytes.
 bool same(const Digest& a, const Digest& b);
 Digest random_nonce();

@@ -33,14 +33,17 @@ std::string frame(const Message& message) {
 TEST(PeerWire, WhatIsWrittenIsRead) {
   const Message all[] = {Hello{.nonce = random_nonce()},
                          Login{random_nonce(), random_nonce(), {{"name", "value"}, {"", ""}}},
-                         Welcome{random_nonce(), 30000},
+                         Welcome{random_nonce(), 30000, "name"},
                          Refused{"why"},
                          full_open(),
                          Close{4},
                          Read{.job = 1, .lease = 2, .key = key_of(3)},
                          Renew{},
                          Block{.job = 1, .key = key_of(3), .low = 4, .high = 5},
-                         Miss{.job = 1, .why = 2}};
+                         Miss{.job = 1, .why = 2},
+                         Mapped{},
+                         Here{.job = 1, .key = key_of(3), .place = 6, .low = 4, .high = 5},
+                         Taken{.job = 1}};
   static_assert(std::size(all) == std::variant_size_v<Message>);
   std::string text;
   for (const Message& message : all) write(message, text);

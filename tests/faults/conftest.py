@@ -6,7 +6,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
 
 import pytest
 
-from fault_network import Loopback, network_or_skip
+from fault_network import Loopback, SharedMemory, network_or_skip
 from fault_nodes import Asked, Program, serve
 from fault_pair import Pair
 
@@ -33,6 +33,11 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(scope="session")
 def loopback():
     return Loopback()
+
+
+@pytest.fixture(scope="session")
+def shared():
+    return SharedMemory()
 
 
 @pytest.fixture

@@ -35,7 +35,9 @@ class Node:
 
 
 class Loopback:
+    """`protocol` is the way of blocks: all bytes of which a test counts or harms go over TCP."""
     address = "127.0.0.1"  # of the test itself
+    protocol = "tcp"
 
     def node(self):
         return Node("127.0.0.1")
@@ -44,8 +46,14 @@ class Loopback:
         pass
 
 
+class SharedMemory(Loopback):
+    """Blocks go through memory, and what says where they lie over the connection."""
+    protocol = "ipc"
+
+
 class Network:
     """A switch (a bridge in a namespace of its own) and nodes at it; the test is at `address`."""
+    protocol = "ipc,tcp"  # no memory is shared between namespaces
 
     def __init__(self):
         number = next(_numbers)

@@ -17,14 +17,16 @@ class Pair:
     def __init__(self, place, folder, wait=2, lease=2, prefill=(), decode=(), prefill_model=None,
                  prefill_key=None, decode_key=None):
         key = write_key(folder)
+        self.place = place
+        ways = ["--cache-transfer-protocol", place.protocol]
         self.prefill = serve(
             place.node(), "--splitwise-role", "prefill", "--pd-comm-port", "0", "--pd-comm-host",
-            "ADDRESS", "--pd-lease", lease, "--pd-comm-key-file", prefill_key or key, *prefill,
-            model=prefill_model)
+            "ADDRESS", "--pd-lease", lease, "--pd-comm-key-file", prefill_key or key, *ways,
+            *prefill, model=prefill_model)
         self.proxy = Proxy((self.prefill.node.address, self.prefill.block_port), place.address)
         self.decode: Program = serve(
             place.node(), "--splitwise-role", "decode", "--pd-wait", wait, "--prefill-peers",
-            f"{place.address}:{self.proxy.port}", "--pd-comm-key-file", decode_key or key, *decode)
+            f"{place.address}:{self.proxy.port}", "--pd-comm-key-file", decode_key or key, *ways, *decode)
 
     def fetched(self):
         return self.decode.metric("fastdeploy:pd_transferred_blocks_total")

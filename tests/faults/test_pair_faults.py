@@ -5,16 +5,20 @@ import pytest
 from fault_nodes import Asked, at_rest, body, endless, eventually
 from fault_pair import HOLD, Harm
 
-BLOCKS = 400_000  # bytes into a connection: between blocks of a request of body(), behind a login
+# Bytes into a connection: between blocks of a request of body(), behind a login. Where blocks go
+# through memory, between what says where they lie.
+BLOCKS = {"tcp": 400_000, "ipc,tcp": 400_000, "ipc": 1_000}
 LONG = {"max_tokens": 600, "stream": True}
 QUICK = [("kill", "blocks"), ("freeze", "blocks"), ("restart", "blocks")]
 STAGES = ["greeting", "blocks", "decoding"]
 WHOLE = [(fault, stage) for fault in ("kill", "freeze", "cable", "restart") for stage in STAGES]
 
 
-def places(cases, *marks):
-    """Quick cases run on loopback, all of them in namespaces with --all-faults."""
-    return [pytest.param("loopback", *case) for case in cases] + [
+def places(cases, *marks, shared=()):
+    """Quick cases run on loopback, those of `shared` with blocks in memory of both, and all of them
+    in namespaces with --all-faults."""
+    return [pytest.param(place, *case) for place, list_ in (("loopback", cases), ("shared", shared))
+            for case in list_] + [
         pytest.param("network", *case, marks=pytest.mark.whole_list) for case in marks]
 
 
@@ -22,7 +26,8 @@ def hold(pair, stage):
     """Stops the bytes from the prefill server at a stage; None while tokens are generated."""
     if stage == "decoding":
         return None
-    pair.proxy.harm = Harm(HOLD, {"greeting": 0, "blocks": BLOCKS}[stage])
+    pair.proxy.harm = Harm(
+        HOLD, {"greeting": 0, "blocks": BLOCKS[pair.place.protocol]}[stage])
     return pair.proxy.harm
 
 
@@ -46,7 +51,8 @@ def mend_program(program, fault):
      "restart": lambda: None}[fault]()
 
 
-@pytest.mark.parametrize("place, fault, stage", places(QUICK, *WHOLE), indirect=["place"])
+@pytest.mark.parametrize("place, fault, stage", places(
+    QUICK, *WHOLE, shared=[*QUICK, ("kill", "decoding")]), indirect=["place"])
 def test_a_prefill_server_that_fails_costs_computing_only(make_pair, right, place, fault, stage):
     pair = make_pair(place)
     data = body(f"prefill {fault} {stage}")
@@ -64,7 +70,8 @@ def test_a_prefill_server_that_fails_costs_computing_only(make_pair, right, plac
 
 
 @pytest.mark.parametrize("place, stage", places(
-    [("blocks",)], *[(stage,) for stage in STAGES]), indirect=["place"])
+    [("blocks",)], *[(stage,) for stage in STAGES], shared=[("blocks",), ("decoding",)]),
+    indirect=["place"])
 def test_a_decode_server_that_is_killed_frees_the_other(make_pair, right, place, stage):
     pair = make_pair(place)
     asked, held = asked_up_to(pair, stage, body(f"decode killed {stage}"))
@@ -79,7 +86,8 @@ def test_a_decode_server_that_is_killed_frees_the_other(make_pair, right, place,
 
 
 @pytest.mark.parametrize("place, stage", places(
-    [("blocks",)], *[(stage,) for stage in STAGES]), indirect=["place"])
+    [("blocks",)], *[(stage,) for stage in STAGES], shared=[("blocks",), ("decoding",)]),
+    indirect=["place"])
 def test_a_decode_server_that_sleeps_past_its_lease_computes_by_itself(
         make_pair, right, place, stage):
     pair = make_pair(place)
@@ -113,7 +121,8 @@ def test_a_decode_server_that_is_cut_off_loses_its_lease_and_its_client(
 
 
 @pytest.mark.parametrize("place, stage", places(
-    [("blocks",), ("decoding",)], *[(stage,) for stage in STAGES]), indirect=["place"])
+    [("blocks",), ("decoding",)], *[(stage,) for stage in STAGES], shared=[("blocks",)]),
+    indirect=["place"])
 def test_a_client_that_leaves_frees_both(make_pair, right, place, stage):
     pair = make_pair(place, wait=30)
     asked, held = asked_up_to(pair, stage, endless(f"client {stage}", 40))

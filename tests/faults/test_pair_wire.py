@@ -1,6 +1,9 @@
 """What is cut, changed or slowed between a prefill and a decode server, and two that do not fit."""
 import itertools
+import pathlib
+import re
 import socket
+import time
 
 import pytest
 
@@ -17,11 +20,17 @@ DOWN = [6, 10, 20, 47, 60, 84, 88, 92, 100, 140, 200, 5_000, 50_001, 400_000]
 UP = [2, 8, 40, 90, 200, 400, 600, 900, 1_500, 2_500, 4_000]
 
 
+# Where blocks go through memory: the name of the socket, what says where blocks lie, and what says
+# that the memory is mapped and blocks are taken.
+NAMED = [(CUT, "down", 130), (FLIP, "down", 130), (CUT, "down", 1_000), (FLIP, "down", 1_000),
+         (FLIP, "down", 1_050), (FLIP, "up", 4_000), (CUT, "up", 4_300)]
+
+
 @pytest.mark.parametrize("place, kind, way, at", places(
     [(CUT, "down", 60), (CUT, "down", 400_000), (FLIP, "down", 5_000), (FLIP, "up", 900)],
     *[(CUT, "down", at) for at in CUTS], *[(CUT, "up", at) for at in (0, 60, 600, 4_000)],
     *[(FLIP, "down", at) for at in DOWN], *[(FLIP, "up", at) for at in UP],
-    *[(SLOW, way, 0) for way in ("up", "down")]), indirect=["place"])
+    *[(SLOW, way, 0) for way in ("up", "down")], shared=NAMED), indirect=["place"])
 def test_harm_on_the_way_changes_no_token(make_pair, right, place, kind, way, at):
     pair = make_pair(place)
     pair.proxy.harm = Harm(kind, at, way, size=20_000, pause=0.01)
@@ -36,6 +45,52 @@ def test_harm_on_the_way_changes_no_token(make_pair, right, place, kind, way, at
         assert pair.fetched() > 0
     pair.proxy.harm = None
     assert pair.works(right, f"after harm {kind} {way} {at}"), "".join(pair.decode.log)
+
+
+def damage(program):
+    """Changes a byte of each page of the memory that the program shares."""
+    maps = pathlib.Path(f"/proc/{program.process.pid}/maps").read_text()
+    pieces = re.findall(r"^(\w+)-(\w+) .*memfd:skiff-blocks", maps, re.M)
+    assert pieces
+    with open(f"/proc/{program.process.pid}/mem", "r+b", buffering=0) as memory:
+        for begin, end in pieces:
+            for at in range(int(begin, 16) + 77, int(end, 16), 4096):
+                memory.seek(at)
+                byte = memory.read(1)
+                memory.seek(at)
+                memory.write(bytes([byte[0] ^ 1]))
+
+
+def test_what_changes_in_shared_memory_is_computed(make_pair, right, shared):
+    pair = make_pair(shared, wait=20, lease=20, prefill=["--pd-buffer-size", "0.05"])
+    pair.proxy.harm = Harm(HOLD, 1_000)
+    data = body("damaged", 40)
+    asked = Asked(pair.decode, data)
+    pair.proxy.harm.wait()
+    assert eventually(lambda: pair.prefill.load() == 0), "all blocks are there"
+    time.sleep(0.5)
+    damage(pair.prefill)
+    pair.proxy.harm.release()
+    assert (asked.end().error, asked.text) == (None, right(data))
+    assert pair.decode.recomputed().get("damaged", 0) > 0
+    assert pair.at_rest()
+    assert pair.works(right, "after damage")
+
+
+def test_each_way_is_logged_and_counted(make_pair, right, loopback, shared):
+    for place, way, says in ((loopback, "tcp", "over TCP"),
+                             (shared, "shared_memory", "through shared memory")):
+        pair = make_pair(place)
+        for i in range(2):
+            data = body(f"way {way} {i}", 20)
+            assert Asked(pair.decode, data).end().text == right(data)
+        assert pair.decode.logged(f"blocks come {says}")
+        for side in (pair.decode, pair.prefill):
+            counted = re.findall(r'pd_transferred_blocks_total\{.*?way="(\w+)".*\} (\d+)',
+                                 side.call("GET", "/metrics")[1])
+            assert {name for name, blocks in counted if int(blocks) > 0} >= {way}, counted
+            if way == "tcp":
+                assert ("shared_memory", "0") in counted
 
 
 @pytest.mark.parametrize("what, says", [

@@ -16,13 +16,16 @@ class PeerMetrics {
 
  private:
   MetricRegistry& registry_;
-  prometheus::Counter& blocks_ =
-      registry_.counter("pd_transferred_blocks_total",
-                        "KV blocks sent to decode servers, or fetched from prefill ones");
-  prometheus::Counter& bytes_ =
-      registry_.counter("pd_transferred_bytes_total", "Bytes of these blocks");
+  // What went one way.
+  struct Way {
+    prometheus::Counter &blocks, &bytes;
+  };
+  Way way(const char* name);
+
+  const Way tcp_ = way("tcp"), shared_memory_ = way("shared_memory");
   prometheus::Counter& seconds_ = registry_.counter(
-      "pd_transfer_seconds_total", "decode: time from the first byte of each block to its last");
+      "pd_transfer_seconds_total",
+      "decode: time from the first byte of each block to its last, over all ways");
   prometheus::Counter& prompts_ =
       registry_.counter("pd_prompts_total", "Prompts that a prefill server was asked to compute");
   prometheus::Gauge& leases_ =
