@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "arch/shard.h"
 #include "base/load_error.h"
 #include "base/log.h"
 #include "model/registry.h"
@@ -96,6 +97,8 @@ ModelFile::ModelFile(const std::string& dir) : dir_(dir), config_(model::read_mo
         "from its 16-bit checkpoint",
         dir, config_.quantization.method, config_.quantization.about);
   checkpoint_.emplace(dir);
+  // A wide shared expert is one weight, whose inputs are rounded together.
+  separate_shared_experts(config_.spec);
   slots_ = model::slots_of(spec());
   const model::Family* family = model::find_family(spec().arch);
   SKIFF_CHECK(family, "spec of unknown architecture {}", spec().arch);
