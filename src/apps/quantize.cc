@@ -1,4 +1,5 @@
-// `skiff quantize`: a model folder in 16 or 32 bits becomes one in 8 or 4.
+// `skiff quantize`: a model folder in 16 or 32 bits becomes one in 8 or 4, one in 8-bit floats
+// in 4.
 #include <unistd.h>
 
 #include <cstdio>
@@ -94,6 +95,11 @@ void print_report(const quantize::Report& report, const std::string& out) {
   fmt::print("{}: {} weights rounded, {} as they were; {:.3f} GiB instead of {:.3f}\n", out,
              report.units, report.plain, static_cast<double>(report.bytes_after) / kGiB,
              static_cast<double>(report.bytes_before) / kGiB);
+  if (report.rounded_again > 0)
+    fmt::print(
+        "of 8-bit floats: {} weights rounded again to fewer bits, {} as they were, bit for bit, {} "
+        "now bfloat16\n",
+        report.rounded_again, report.passed, report.widened);
   if (report.folds_tried > 0)
     fmt::print("factors found for {} of {} groups of inputs\n", report.folds, report.folds_tried);
   if (report.shifts > 0) fmt::print("layers whose values were shifted: {}\n", report.shifts);

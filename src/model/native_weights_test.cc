@@ -491,5 +491,31 @@ TEST(SharedExperts, AreSeparatedWhereFormatsDiffer) {
   EXPECT_EQ(parameter_count(config.spec), parameters);
 }
 
+// One scale for a token's inputs covers all those of a wide shared expert, which may be cut only
+// where it is no wider than the others or its inputs are not rounded.
+TEST(SharedExperts, AreSeparatedWhereCutInputsWouldBeRoundedApart) {
+  const Json eight = {{"num_bits", 8}, {"strategy", "channel"}};
+  const Json token = {{"num_bits", 8}, {"strategy", "token"}, {"dynamic", true}};
+  const auto differ = [&](int shared, const char* format, const Json& activations) {
+    const TestModel folder("Ernie4_5_MoeForCausalLM", {{"moe_intermediate_size", 8},
+                                                       {"moe_num_experts", 4},
+                                                       {"moe_k", 2},
+                                                       {"moe_num_shared_experts", shared}});
+    const Json ct = {
+        {"quant_method", "compressed-tensors"},
+        {"format", format},
+        {"config_groups",
+         {{"group_0",
+           {{"targets", {"Linear"}}, {"weights", eight}, {"input_activations", activations}}}}}};
+    ModelConfig config = folder.config();
+    config.quantization = read_compressed_tensors(Fields(ct, "config.json"));
+    config.quantization.method = "compressed-tensors";
+    return shared_experts_differ(folder.dir(), config);
+  };
+  EXPECT_TRUE(differ(2, "int-quantized", token));
+  EXPECT_FALSE(differ(1, "int-quantized", token));
+  EXPECT_FALSE(differ(2, "pack-quantized", nullptr));
+}
+
 }  // namespace
 }  // namespace skiff::model

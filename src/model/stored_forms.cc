@@ -38,6 +38,10 @@ StoredForm configured(const Quantization& quantization, std::span<const NameRule
   return {.format = first.values};
 }
 
+bool scales_tokens(const WeightFormat& format) {
+  return format.quantized() && format.input && format.input->scales == InputFormat::kToken;
+}
+
 }  // namespace
 
 bool has_weight_files(const std::string& dir) {
@@ -79,10 +83,10 @@ std::vector<StoredForm> stored_forms(const std::string& dir, const ModelConfig& 
 }
 
 bool shared_experts_differ(const std::string& dir, const ModelConfig& config) {
-  const bool merged = std::ranges::any_of(config.spec.layers, [](const Layer& layer) {
-    const auto* moe = std::get_if<Moe>(&layer.ffn);
-    return moe && moe->router.always > 0;
-  });
+  int most = 0;
+  for (const Layer& layer : config.spec.layers)
+    if (const auto* moe = std::get_if<Moe>(&layer.ffn)) most = std::max(most, moe->router.always);
+  const bool merged = most > 0, several = most > 1;
   if (!merged || config.quantization.method.empty()) return false;
   ModelConfig apart = config;
   separate_shared_experts(apart.spec);
@@ -94,7 +98,8 @@ bool shared_experts_differ(const std::string& dir, const ModelConfig& config) {
   };
   for (size_t i = 0; i + 2 < slots.size(); ++i)
     if (slots[i].layer_kind == LayerKind::kExperts &&
-        plain(forms[i].format) != plain(forms[i + 2].format))
+        (plain(forms[i].format) != plain(forms[i + 2].format) ||
+         (several && scales_tokens(forms[i].format))))
       return true;
   return false;
 }

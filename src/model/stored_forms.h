@@ -19,7 +19,9 @@ bool has_weight_files(const std::string& dir);
 std::vector<StoredForm> stored_forms(const std::string& dir, const ModelConfig& config,
                                      const RankOf& part = {});
 
-// Returns whether the checkpoint has shared experts in another format than the routed ones.
+// Returns whether the shared experts of the checkpoint cannot be members of the stack of routed
+// ones: they are in another format, or they are several, which are stored as one wide expert, and
+// the scale of a token's activations is one for all of its inputs, not one for each of them.
 bool shared_experts_differ(const std::string& dir, const ModelConfig& config);
 
 }  // namespace skiff::model

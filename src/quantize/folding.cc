@@ -14,7 +14,7 @@ constexpr int64_t kExpertTokens = 128;  // the same for each of many experts
 
 // A value as a tensor of that dtype keeps it.
 float as_stored(float x, const StoredTensor& tensor) {
-  if (tensor.entry->dtype == "BF16") return to_float(to_bf16(x));
+  if (tensor.entry->dtype == "BF16" || tensor.entry->dtype == kFloat8) return to_float(to_bf16(x));
   if (tensor.entry->dtype == "F16") return to_float(to_f16(x));
   return x;
 }

@@ -36,10 +36,11 @@ NewTensor copied(const StoredTensor& tensor) {
 
 NewTensor rewritten(const StoredTensor& like, std::string name, std::vector<int64_t> shape,
                     const std::vector<float>& values) {
+  const std::string dtype = like.entry->dtype == kFloat8 ? "BF16" : like.entry->dtype;
   return {.name = std::move(name),
-          .dtype = like.entry->dtype,
+          .dtype = dtype,
           .shape = std::move(shape),
-          .data = float_bytes(values, dtype_of_safetensors(like.entry->dtype).value())};
+          .data = float_bytes(values, dtype_of_safetensors(dtype).value())};
 }
 
 constexpr std::string_view kWeight = ".weight";
@@ -114,19 +115,57 @@ class Quantizer {
     std::set<std::string_view> layered;
     for (size_t i = 0; i < file_.spec().layers.size(); ++i) {
       const LayerMap map = file_.layer(static_cast<int>(i));
-      for (const Unit& unit : map.units) {
-        layered.insert(unit.tensor->entry->name);
-        if (unit.bias) layered.insert(unit.bias->entry->name);
-      }
-      for (const PlainSlot& plain : map.plains) layered.insert(plain.tensor->entry->name);
+      for (const Unit& unit : map.units) add_names(*unit.module, layered);
+      for (const PlainSlot& plain : map.plains) add_names(*plain.module, layered);
     }
     for (const auto& [name, tensor] : file_.checkpoint().tensors()) {
       if (layered.contains(name)) continue;
+      if (tensor.entry->dtype == kFloat8 && name.ends_with(kWeight)) {
+        const model::StoredModule module = file_.module_beside(tensor);
+        add_names(module, layered);
+        keep(module_of(name), module);
+        continue;
+      }
       put(copied(tensor));
       if (tensor.entry->shape.size() == 2 && name.ends_with(kWeight) &&
           &tensor != &file_.embedding())
         about_.plain.push_back(module_of(name));
     }
+  }
+
+  static void add_names(const model::StoredModule& module, std::set<std::string_view>& to) {
+    for (const StoredTensor* tensor : module.tensors)
+      if (tensor) to.insert(tensor->entry->name);
+  }
+
+  // Writes a weight of eight-bit floats as it is, where the layout has a place for it, and else
+  // what a server computes with: its values in bfloat16.
+  void keep(const std::string& name, const model::StoredModule& module) {
+    const StoredTensor& weight = *module.of(model::Role::kWeight);
+    if (settings_.layout->holds != Layout::kAll) {
+      put(rewritten(weight, name + ".weight", weight.entry->shape,
+                    read_rows(module, 0, module.shape.out)));
+      about_.plain.push_back(name);
+      ++report_.widened;
+      return;
+    }
+    put(copied(weight));
+    NewTensor scale = copied(*module.of(model::Role::kScale));
+    scale.name = name + ".weight_scale";
+    put(std::move(scale));
+    about_.kept.push_back({name, module.format->values});
+    ++report_.passed;
+  }
+
+  // The same for a weight of a layer, unless a factor was folded into it.
+  bool kept(const std::string& name, const model::StoredModule& module, bool folded,
+            const std::vector<float>& values) {
+    if (!module.format->quantized()) return false;
+    report_.widened += folded ? 1 : 0;
+    if (folded) return false;
+    keep(name, module);
+    if (settings_.layout->holds == Layout::kAll) digests_[name] = digest_of(values);
+    return true;
   }
 
   void layer(int index) {
@@ -161,11 +200,11 @@ class Quantizer {
       if (outcome.rounded[i]) {
         for (NewTensor& tensor : settings_.layout->tensors(unit.name, *outcome.rounded[i]))
           put(std::move(tensor));
-        digests_[settings_.layout->name_of(unit.name, file_.spec())] = digest_of(values.units[i]);
+        digests_[settings_.layout->name_of(unit.name, file_.spec())] =
+            digest_of(values.units[i].values);
         about_.modules.push_back({unit.name, outcome.rounded[i]->format});
       } else {
         write_plain_unit(map, i, values, outcome, copied_names);
-        about_.plain.push_back(unit.name);
       }
       if (unit.bias)
         put(rewritten(*unit.bias, unit.bias->entry->name, unit.bias->entry->shape,
@@ -175,6 +214,9 @@ class Quantizer {
     }
     for (size_t i = 0; i < map.plains.size(); ++i) {
       const StoredTensor& tensor = *map.plains[i].tensor;
+      if (kept(module_of(tensor.entry->name), *map.plains[i].module, outcome.folded.plains[i],
+               values.plains[i]))
+        continue;
       put(outcome.folded.plains[i]
               ? rewritten(tensor, tensor.entry->name, tensor.entry->shape, values.plains[i])
               : copied(tensor));
@@ -187,6 +229,8 @@ class Quantizer {
   void write_plain_unit(const LayerMap& map, size_t i, const LayerValues& values,
                         const LayerOutcome& outcome, std::set<std::string_view>& copied_names) {
     const Unit& unit = map.units[i];
+    if (kept(unit.name, *unit.module, outcome.folded.units[i], values.units[i].values)) return;
+    about_.plain.push_back(unit.name);
     if (unit.stacked || outcome.folded.units[i])
       put(rewritten(*unit.tensor, unit.name + ".weight", {unit.out, unit.in},
                     values.units[i].values));
@@ -231,7 +275,11 @@ class Quantizer {
   }
 
   void count(const LayerMap& map, const LayerOutcome& outcome) {
-    for (const auto& rounded : outcome.rounded) ++(rounded ? report_.units : report_.plain);
+    for (size_t i = 0; i < map.units.size(); ++i) {
+      const bool rounded = outcome.rounded[i].has_value();
+      ++(rounded ? report_.units : report_.plain);
+      report_.rounded_again += rounded && map.units[i].module->format->quantized();
+    }
     report_.few_tokens += outcome.few_tokens;
     report_.unfactored += outcome.unfactored;
     report_.folds += outcome.folded.kept;
@@ -338,6 +386,11 @@ void check_data(const ModelFile& file, const Settings& settings, const Data& dat
 void check_model(const ModelFile& file, const Settings& settings) {
   if (settings.layout->check_model) settings.layout->check_model(file.spec());
   if (settings.shift) check_shift(file.spec());
+  if (file.quantized() && bits(settings.format.dtype) >= 8)
+    fail_load(
+        "{}: its weights are 8-bit floats already, and --to {} would round them to 8 other bits: "
+        "choose 4 bits (w4a16, gptq, awq or w4a8)",
+        file.dir(), settings.target->name);
   int64_t rounded = 0;
   for (size_t i = 0; i < file.spec().layers.size(); ++i) {
     if (settings.kv && std::holds_alternative<Mla>(file.spec().layers[i].mixer))

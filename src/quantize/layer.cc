@@ -46,13 +46,15 @@ LayerValues read_layer(const LayerMap& map) {
     Matrix m;
     m.rows = unit.out;
     m.cols = unit.in;
-    m.values = read_floats(*unit.tensor, unit.first_row * unit.in, unit.out * unit.in);
+    m.values = read_rows(*unit.module, unit.first_row, unit.out);
     check_finite(m.values, *unit.tensor);
     values.units.push_back(std::move(m));
     values.biases.push_back(unit.bias ? read_floats(*unit.bias) : std::vector<float>{});
   }
   for (const PlainSlot& plain : map.plains) {
-    values.plains.push_back(read_floats(*plain.tensor));
+    values.plains.push_back(plain.module->format->quantized()
+                                ? read_rows(*plain.module, 0, plain.module->shape.rows())
+                                : read_floats(*plain.tensor));
     check_finite(values.plains.back(), *plain.tensor);
   }
   return values;

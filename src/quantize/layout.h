@@ -39,6 +39,7 @@ struct CacheLargest {
 };
 struct QuantizedModel {
   std::vector<ModuleFormat> modules;  // those that are rounded
+  std::vector<ModuleFormat> kept;     // those that stay quantized as they were
   std::vector<std::string> plain;     // linear layers that stay as they are, the head among them
   WeightFormat format;                // what was asked for
   std::optional<DType> kv;            // static scales of the cache: kI8 or kF8E4M3

@@ -126,7 +126,7 @@ Json kv_scheme(DType kv) {
 }
 
 // Layers in the format that was asked for are targets by class; others, whose inputs groups do not
-// divide, by name.
+// divide, and those that stay as they were, which have one format, by name.
 Json config(const QuantizedModel& model) {
   Json groups = Json::object();
   const auto group = [&](Json targets, const WeightFormat& format) {
@@ -150,6 +150,9 @@ Json config(const QuantizedModel& model) {
   }
   if (main) group({"Linear"}, model.format);
   if (!others.empty()) group(main ? others : Json{"Linear"}, other);
+  Json kept = Json::array();
+  for (const ModuleFormat& module : model.kept) kept.push_back("re:" + exact_pattern(module.name));
+  if (!kept.empty()) group(kept, model.kept.front().format);
   Json out = {{"quant_method", "compressed-tensors"},
               {"format", format_name(model.format)},
               {"quantization_status", "compressed"},

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "arch/shard.h"
 #include "base/load_error.h"
 #include "base/log.h"
 #include "model/registry.h"
 #include "model/stored_numbers.h"
+#include "model/unpack.h"
 #include "tensor/convert.h"
 
 namespace skiff::quantize {
@@ -28,6 +30,15 @@ std::vector<std::string> expert_names(const std::string& stack, int64_t expert, 
   const std::string prefix = fmt::format("{}.{}.", stack.substr(0, dot), expert);
   if (parts == 2) return {prefix + "gate_proj", prefix + "up_proj"};
   return {prefix + stack.substr(dot + 1)};
+}
+
+// Whether all weights of the checkpoint that are no floats of 16 or 32 bits are eight-bit floats in
+// blocks.
+bool in_blocks_of_floats(const model::Quantization& quantization) {
+  return quantization.method == "fp8" &&
+         std::ranges::all_of(quantization.formats, [](const model::StoredFormat& format) {
+           return format.values.block_out > 1;
+         });
 }
 
 template <class T>
@@ -86,16 +97,27 @@ std::vector<float> read_floats(const StoredTensor& tensor) {
   return read_floats(tensor, 0, count);
 }
 
+std::vector<float> read_rows(const model::StoredModule& module, int64_t first, int64_t count) {
+  const int64_t in = module.shape.in;
+  if (!module.format->quantized())
+    return read_floats(*module.of(model::Role::kWeight), first * in, count * in);
+  std::vector<float> values(static_cast<size_t>(count * in));
+  model::widen(module, {first, count, 0, in}, values.data());
+  return values;
+}
+
 ModelFile::ModelFile(const std::string& dir) : dir_(dir), config_(model::read_model_config(dir)) {
   if (!fs::is_directory(dir) || !fs::exists(fs::path(dir) / "config.json"))
     fail_load("{}: only folders with config.json and safetensors files are quantized, not GGUF",
               dir);
-  if (!config_.quantization.method.empty())
+  if (quantized() && !in_blocks_of_floats(config_.quantization))
     fail_load(
         "{}: the model is quantized already ({}: {}); rounding it again would lose twice, so start "
         "from its 16-bit checkpoint",
         dir, config_.quantization.method, config_.quantization.about);
   checkpoint_.emplace(dir);
+  // A wide shared expert is one weight, whose inputs are rounded together.
+  separate_shared_experts(config_.spec);
   slots_ = model::slots_of(spec());
   const model::Family* family = model::find_family(spec().arch);
   SKIFF_CHECK(family, "spec of unknown architecture {}", spec().arch);
@@ -133,9 +155,23 @@ LayerMap ModelFile::layer(int index) const {
     else if (slot.kind == model::Slot::kLinear && !slot.wide)
       add_linear(map, slot, sources_[i]);
     else
-      map.plains.push_back({slot, sources_[i].modules[0].of(model::Role::kWeight), {}});
+      map.plains.push_back(
+          {slot, sources_[i].modules[0].of(model::Role::kWeight), &sources_[i].modules[0], {}});
   }
   return map;
+}
+
+model::StoredModule ModelFile::module_beside(const StoredTensor& weight) const {
+  const std::string name = module_of(weight);
+  const model::ModuleTensors found =
+      model::find_module(*checkpoint_, config_.quantization.formats_of(name), name, false);
+  if (!found.format || !found.format->quantized())
+    fail_load("{}: tensor \"{}\" has 8-bit floats without scales", dir_,
+              escaped(weight.entry->name));
+  const std::vector<int64_t>& shape = weight.entry->shape;
+  return {.format = found.format,
+          .tensors = found.tensors,
+          .shape = {.out = shape.at(0), .in = shape.at(1)}};
 }
 
 // The stacks of one stored weight become one plain slot.
@@ -143,7 +179,7 @@ void ModelFile::add_stack(LayerMap& map, const model::Slot& slot, const model::S
   const StoredTensor* tensor = source.modules[0].of(model::Role::kWeight);
   const auto known = std::ranges::find(map.plains, tensor, &PlainSlot::tensor);
   if (known == map.plains.end())
-    map.plains.push_back({model::cut_slot(slot), tensor, {slot}});
+    map.plains.push_back({model::cut_slot(slot), tensor, &source.modules[0], {slot}});
   else
     known->stacks.push_back(slot);
 }
@@ -160,7 +196,8 @@ void ModelFile::add_linear(LayerMap& map, const model::Slot& slot,
                            .out = module.shape.out,
                            .in = module.shape.in,
                            .tensor = tensor,
-                           .bias = module.of(model::Role::kBias)});
+                           .bias = module.of(model::Role::kBias),
+                           .module = &module});
       continue;
     }
     int64_t row = 0;
@@ -172,7 +209,8 @@ void ModelFile::add_linear(LayerMap& map, const model::Slot& slot,
                              .in = module.shape.in,
                              .tensor = tensor,
                              .first_row = row,
-                             .stacked = true});
+                             .stacked = true,
+                             .module = &module});
         row += slot.parts[p];
       }
     }

@@ -12,6 +12,9 @@
 
 namespace skiff::quantize {
 
+// The dtype of weights in eight-bit floats. What is changed of such a weight becomes bfloat16.
+constexpr std::string_view kFloat8 = "F8_E4M3";
+
 // One matrix [out, in] of the checkpoint, or that of one expert of a stacked tensor.
 struct Unit {
   std::string name;  // as a module, without ".weight"; experts of a stack get one each
@@ -20,6 +23,7 @@ struct Unit {
   int64_t first_row = 0;  // the first row in the tensor, seen as rows of `in` values
   bool stacked = false;
   const StoredTensor* bias = nullptr;
+  const model::StoredModule* module = nullptr;  // that has `tensor`
 };
 
 // A part of a unit's matrix that goes into a weight of the decoder.
@@ -37,6 +41,7 @@ struct LinearSlot {
 struct PlainSlot {
   model::Slot slot;
   const StoredTensor* tensor = nullptr;
+  const model::StoredModule* module = nullptr;  // that has `tensor`
   // The stacks whose matrices are cut from it (Slot::heads). Where there are any, the decoder has
   // these and no place for `slot`.
   std::vector<model::Slot> stacks;
@@ -58,11 +63,14 @@ struct LayerMap {
 // Reads values of a plain tensor as float32.
 std::vector<float> read_floats(const StoredTensor& tensor, int64_t first, int64_t count);
 std::vector<float> read_floats(const StoredTensor& tensor);
+// Reads rows of a module's matrix, plain or as eight-bit floats with their scales.
+std::vector<float> read_rows(const model::StoredModule& module, int64_t first, int64_t count);
 
 class ModelFile {
  public:
   // Throws a LoadError if the folder cannot be read, is quantized already, is a GGUF file or has
-  // Paddle's layout.
+  // Paddle's layout. Eight-bit floats in blocks are taken, as DeepSeek-V3 was published: there is
+  // no checkpoint of more bits.
   explicit ModelFile(const std::string& dir);
 
   const std::string& dir() const { return dir_; }
@@ -70,6 +78,10 @@ class ModelFile {
   const ModelSpec& spec() const { return config_.spec; }
   const Checkpoint& checkpoint() const { return *checkpoint_; }
   LayerMap layer(int index) const;
+  bool quantized() const { return !config_.quantization.method.empty(); }
+  // The module of a weight in eight-bit floats that no slot has. Throws a LoadError where its
+  // scales are missing.
+  model::StoredModule module_beside(const StoredTensor& weight) const;
   // Outside of the layers. The head is the embedding where they are tied.
   const StoredTensor& embedding() const { return *embedding_; }
   const StoredTensor& head() const { return *head_; }
