@@ -33,6 +33,13 @@ __device__ __forceinline__ uint32_t pack_half(float low, float high) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
   return y;
 }
+__device__ __forceinline__ float sum_of_half(uint32_t pair) {
+  float low, high;
+  asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}"
+      : "=f"(low), "=f"(high)
+      : "r"(pair));
+  return low + high;
+}
 
 // 1 / x of a power of two whose inverse is a normal number.
 __device__ __forceinline__ float inverse(float power_of_two) {

@@ -28,7 +28,7 @@ template <class Tiles>
 __device__ __forceinline__ void rows_values_group(const LatentPlanArgs& p, int which,
                                                   RowsShared<Tiles>& shared) {
   more_registers<Tiles::kValuesRegisters>();
-  if (which == 0 && threadIdx.x % kGroupThreads < 32) first_tiles(p, shared);
+  if (threadIdx.x % kGroupThreads < 32) first_halves(p, shared, which);
   wait_for_previous();
   let_next_start();
   rows_values(p, which, shared, of_warp(tiles_of_block(p)));

@@ -21,7 +21,7 @@ struct RowTiles {
   // has registers for one only. Registers are those of a thread of each kind of warpgroup.
   static constexpr int kLoads = kMost <= 32 ? 2 : 1, kSteps = 2 * kLoads;
   static constexpr int kScoresSteps = kMost <= 32 ? kSteps : 1;
-  static constexpr int kScoresRegisters = kMost <= 32 ? 120 : 80;
+  static constexpr int kScoresRegisters = kMost <= 32 ? 104 : 80;
   static constexpr int kValuesRegisters = 256 - kScoresRegisters;
   static constexpr int kArrivingLanes = 1;  // lanes of a warp that arrive at a barrier for it
 };
@@ -32,13 +32,13 @@ constexpr int kScaleGroups = kRank / 128, kGroupsOfHalf = kScaleGroups / 2;
 constexpr int kGroupBarrier = 1, kBothScoresBarrier = kGroupBarrier + kRowsGroups;
 constexpr int kBothValuesBarrier = kBothScoresBarrier + 1;
 
-// A block's tiles, and where those lie that are looked up: two lots of kLot.
-constexpr uint32_t kLot = 32;
+// A block's tiles, and where kLot of them lie, as many as a warp has lanes.
+constexpr int kLot = 32;
 struct RowSources {
-  const std::byte* from[2 * kLot];
-  bool is_new[2 * kLot];  // this step stores rows of it
-  int begin, end;         // the block's tiles, in the list of all
-  int item;               // that of the last tile looked up
+  const std::byte* from[kLot];
+  bool is_new[kLot];  // this step stores rows of it
+  int begin, end;     // the block's tiles, in the list of all
+  int item;           // that of the last tile looked up
 };
 
 // Weights are [vector, position], as wgmma takes them. With a tile of weights go the scales of its
@@ -62,10 +62,10 @@ struct RowsShared {
   alignas(16) float largest[Tiles::kTurns][kScaleGroups];
   float sum[2][2][kVectors];  // sums of weights over each half of the positions
   Run runs[Tiles::kTurns];
-  int all_see[Tiles::kTurns];  // the last position that all vectors of a run see
-  RowSources sources;
+  int all_see[Tiles::kTurns];        // the last position that all vectors of a run see
+  RowSources sources[2];             // of the warps that copy the halves of tiles
   uint64_t full[Tiles::kStages];     // a tile of rows is there
-  uint64_t done[Tiles::kStages][2];  // values have been read; keys were before
+  uint64_t done[Tiles::kStages][2];  // all warps have read this half of it
   uint64_t p_full[kPlaces];          // weights, and what goes with them, are there
   uint64_t p_done[kPlaces];          // both warpgroups of values have added the tile
   uint64_t known[2];                 // a warpgroup of scores has compared its tile with the maxima
@@ -80,8 +80,9 @@ __device__ inline void init_barriers(RowsShared<Tiles>& shared) {
     for (uint64_t& barrier : barriers) barrier_init(shared_address(&barrier), arrivals);
   };
   constexpr int kOfGroup = kWarpsOfGroup * Tiles::kArrivingLanes;
-  init(shared.full, 1);
-  for (auto& halves : shared.done) init(halves, 2 * kOfGroup);
+  init(shared.full, 2);  // its halves
+  // Two warpgroups read a half's values, and two warps its keys.
+  for (auto& halves : shared.done) init(halves, 2 * kOfGroup + 2 * Tiles::kArrivingLanes);
   init(shared.p_full, kOfGroup);
   init(shared.known, kOfGroup);
   init(shared.p_done, 2 * kOfGroup);

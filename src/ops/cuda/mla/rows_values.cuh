@@ -128,8 +128,7 @@ __device__ __forceinline__ void rows_values(const LatentPlanArgs& p, int which,
   bool any = total > 0;
   for (int turn = 0; any; turn = turn + 1 == Tiles::kTurns ? 0 : turn + 1) {
     int tiles = 1;
-    WeightSums<Tiles> sums;
-    sums.clear();
+    float sum = 0;
     for (int tile = 0; tile < tiles; ++tile) {
       const int of_rows = rows.stage, stage = kSame ? rows.stage : other.stage;
       uint32_t raw[Tiles::kLoads][4];
@@ -140,11 +139,11 @@ __device__ __forceinline__ void rows_values(const LatentPlanArgs& p, int which,
         tiles = of_warp(shared.runs[turn].tiles);
       } else if (shared.grown[stage]) [[unlikely]] {
         rescale<Tiles>(o, shared.keep[stage], shared.keep_group[stage] + which * kGroupsOfHalf);
-        sums.rescale(shared.keep[stage]);
+        sum *= shared.keep[stage][thread_of<Tiles>() / kSharers<Tiles>];
       }
-      sums.add(shared.p[stage], which);
+      sum += sum_weights<Tiles>(shared.p[stage], which);
       multiply_values(o, which, shared, of_rows, stage, tile > 0, raw, [&](int half) {
-        if (asks && which != half && next < total)
+        if (asks && which == half && next < total)
           next_half(p, shared, next, of_rows, rows.phase, half);
       });
       ++next;
@@ -152,9 +151,10 @@ __device__ __forceinline__ void rows_values(const LatentPlanArgs& p, int which,
       rows.advance();
       if (!kSame) other.advance();
     }
+    sum = sum_of_sharers<Tiles>(sum);
     // Two places take turns: a warp may be at the next run's end while others read these.
     const int place = turn % 2;
-    sums.store(shared.sum[place][which]);
+    shared.sum[place][which][thread_of<Tiles>() / kSharers<Tiles>] = sum;
     named_sync(kBothValuesBarrier, 2 * kGroupThreads);
     any = of_warp(shared.runs[turn].last) == 0;
     end_rows_run(p, shared.runs[turn], which, turn, place, shared, o);

@@ -96,6 +96,8 @@ __device__ __forceinline__ void score_tile(const LatentPlanArgs& p, const Scored
   const int group = thread_of<Tiles>() % 4;
   const float scale[2] = {*scale_at<Tiles>(shared.rows[stage], group, 0),
                           *scale_at<Tiles>(shared.rows[stage], group, 1)};
+  // A warp has read its keys and scales, which lie in one half of the tile.
+  warp_arrives<Tiles>(shared.done[stage][thread_of<Tiles>() / 64]);
   if (tile.n >= Tiles::kPlaces)
     barrier_wait(shared_address(&shared.p_done[place]), tile.n / Tiles::kPlaces % 2 ^ 1);
   // What the tile before raised is known.
