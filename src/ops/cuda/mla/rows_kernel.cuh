@@ -8,6 +8,7 @@
 // that multiply values each convert a tile for themselves, all four at once.
 #pragma once
 #include "ops/cuda/hopper/registers.cuh"
+#include "ops/cuda/mla/rows_loads.cuh"
 #include "ops/cuda/mla/rows_values.cuh"
 #include "ops/cuda/mla/rows_weights.cuh"
 
@@ -27,13 +28,10 @@ template <class Tiles>
 __device__ __forceinline__ void rows_values_group(const LatentPlanArgs& p, int which,
                                                   RowsShared<Tiles>& shared) {
   more_registers<Tiles::kValuesRegisters>();
-  if (which == 0 && threadIdx.x % kGroupThreads < 32) {
-    if (elected()) first_tiles(p, shared);
-    __syncwarp();
-  }
+  if (threadIdx.x % kGroupThreads < 32) first_halves(p, shared, which);
   wait_for_previous();
   let_next_start();
-  rows_values(p, which, shared, tiles_of_block(p) > 0);
+  rows_values(p, which, shared, of_warp(tiles_of_block(p)));
 }
 
 // All of a block, which has kRowsGroups * kGroupThreads threads. The two warpgroups of a kind run
@@ -43,7 +41,7 @@ __device__ __forceinline__ void rows_block(const LatentPlanArgs& p, uint8_t* mem
   auto& shared = *reinterpret_cast<RowsShared<Tiles>*>(memory);
   if (threadIdx.x == 0) init_barriers(shared);
   __syncthreads();
-  const int group = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / kGroupThreads, 0);
+  const int group = of_warp(static_cast<int>(threadIdx.x) / kGroupThreads);
   if (group < 2)
     rows_scores_group(p, group, shared);
   else

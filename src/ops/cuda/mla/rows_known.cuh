@@ -34,43 +34,60 @@ __device__ __forceinline__ bool sync_any(int id, int threads, bool yes) {
   return any != 0;
 }
 
-// What a thread knows of its vectors, 8 * e + 2 * (lane % 4) and the next, and of all groups.
+// Below all scores, and such that one less another is a number: the maximum of a vector of which no
+// position has been seen.
+constexpr float kNothing = -0x1p100f;
+
+// What a thread knows of its vectors, 8 * e + 2 * (lane % 4) and the next, and of its group, lane
+// % 4.
 template <class Tiles>
 struct Known {
   static constexpr int kEights = Tiles::kVectors / 8;
   float top[kEights][2];
-  float largest[kScaleGroups];
+  float largest;
 
   __device__ __forceinline__ static int vector(int eight, int i) {
     return eight * 8 + thread_of<Tiles>() % 4 * 2 + i;
   }
-  // `first`: of a run, before which nothing is known.
-  __device__ __forceinline__ void load(const RowsShared<Tiles>& shared, int turn, bool first) {
+  __device__ __forceinline__ void load(const RowsShared<Tiles>& shared, int turn) {
 #pragma unroll
     for (int e = 0; e < kEights; ++e) {
       const auto x = *reinterpret_cast<const float2*>(&shared.top[turn][vector(e, 0)]);
-      top[e][0] = first ? -INFINITY : x.x, top[e][1] = first ? -INFINITY : x.y;
+      top[e][0] = x.x, top[e][1] = x.y;
     }
-    const auto x = *reinterpret_cast<const float4*>(shared.largest[turn]);
-    largest[0] = first ? 0 : x.x, largest[1] = first ? 0 : x.y;
-    largest[2] = first ? 0 : x.z, largest[3] = first ? 0 : x.w;
+    largest = shared.largest[turn][thread_of<Tiles>() % 4];
   }
 };
 
-// Returns whether a score or a scale exceeds what is known by too much.
+// Forgets what an earlier run left, before anybody reads or raises it.
+template <class Tiles>
+__device__ __forceinline__ void forget(RowsShared<Tiles>& shared, int turn) {
+  const int thread = thread_of<Tiles>();
+  if (thread < Tiles::kVectors) shared.top[turn][thread] = kNothing;
+  if (thread < kScaleGroups) shared.largest[turn][thread] = 0;
+}
+
+// The units of a thread's vectors of eight: scores times these are those in base 2.
+template <class Tiles>
+__device__ __forceinline__ float2 units(const RowsShared<Tiles>& shared, int eight) {
+  return *reinterpret_cast<const float2*>(&shared.unit[Known<Tiles>::vector(eight, 0)]);
+}
+
+// Returns whether a score or a scale exceeds what is known by too much. A thread has two rows, lane
+// / 4 and lane / 4 + 8, of its vectors, s[4 * e + 2 * row + i], and the scales of its group of
+// both.
 template <class Tiles>
 __device__ __forceinline__ bool exceeds(const Known<Tiles>& known,
                                         const float (&s)[Tiles::kVectors / 2],
-                                        const float (&scale)[2][kScaleGroups]) {
+                                        const float (&scale)[2], const RowsShared<Tiles>& shared) {
   float growth = -INFINITY;
 #pragma unroll
-  for (int i = 0; i < Tiles::kVectors / 2; ++i)
-    growth = fmaxf(growth, s[i] - known.top[i / 4][i % 2]);
-  bool yes = growth > kMaxGrowth;
-#pragma unroll
-  for (int g = 0; g < kScaleGroups; ++g)
-    yes |= fmaxf(scale[0][g], scale[1][g]) > known.largest[g] * kMaxScale;
-  return yes;
+  for (int e = 0; e < Tiles::kVectors / 8; ++e) {
+    const float2 unit = units(shared, e);
+    growth = fmaxf(growth, fmaf(fmaxf(s[4 * e], s[4 * e + 2]), unit.x, -known.top[e][0]));
+    growth = fmaxf(growth, fmaf(fmaxf(s[4 * e + 1], s[4 * e + 3]), unit.y, -known.top[e][1]));
+  }
+  return growth > kMaxGrowth || fmaxf(scale[0], scale[1]) > known.largest * kMaxScale;
 }
 
 // The largest of eight lanes that have the same lane % 4.
@@ -90,22 +107,21 @@ __device__ __forceinline__ float most_of_warps(const float (&x)[kWarpsOfGroup][n
 // earlier sums.
 template <class Tiles>
 __device__ __forceinline__ void raise(Known<Tiles>& known, const float (&s)[Tiles::kVectors / 2],
-                                      const float (&scale)[2][kScaleGroups], int which,
-                                      RowsShared<Tiles>& shared, int place, int turn) {
-  const int thread = thread_of<Tiles>(), lane = thread % 32, warp = thread / 32;
+                                      const float (&scale)[2], int which, RowsShared<Tiles>& shared,
+                                      int place, int turn) {
+  const int thread = thread_of<Tiles>(), lane = thread % 32, warp = thread / 32, group = lane % 4;
 #pragma unroll
   for (int e = 0; e < Tiles::kVectors / 8; ++e) {
+    const float2 unit = units(shared, e);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const float most = most_of_rows(fmaxf(s[4 * e + i], s[4 * e + 2 + i]));
-      if (lane < 4) shared.top_of_warp[warp][Known<Tiles>::vector(e, i)] = most;
+      if (lane < 4)
+        shared.top_of_warp[warp][Known<Tiles>::vector(e, i)] = most * (i == 0 ? unit.x : unit.y);
     }
   }
-#pragma unroll
-  for (int g = 0; g < kScaleGroups; ++g) {
-    const float most = most_of_rows(fmaxf(scale[0][g], scale[1][g]));
-    if (lane == 0) shared.largest_of_warp[warp][g] = most;
-  }
+  const float most_of_scales = most_of_rows(fmaxf(scale[0], scale[1]));
+  if (lane < 4) shared.largest_of_warp[warp][group] = most_of_scales;
   named_sync(kGroupBarrier + which, kGroupThreads);
 #pragma unroll
   for (int e = 0; e < Tiles::kVectors / 8; ++e) {
@@ -120,14 +136,11 @@ __device__ __forceinline__ void raise(Known<Tiles>& known, const float (&s)[Tile
       shared.top[turn][vector] = known.top[e][i];
     }
   }
-#pragma unroll
-  for (int g = 0; g < kScaleGroups; ++g) {
-    const float most = most_of_warps(shared.largest_of_warp, g), before = known.largest[g];
-    if (most > before * kMaxScale) known.largest[g] = most;
-    if (thread > 0) continue;
-    shared.keep_group[place][g] = before * inverse(known.largest[g]);
-    shared.largest[turn][g] = known.largest[g];
-  }
+  const float most = most_of_warps(shared.largest_of_warp, group), before = known.largest;
+  if (most > before * kMaxScale) known.largest = most;
+  if (thread >= 4) return;
+  shared.keep_group[place][group] = before * inverse(known.largest);
+  shared.largest[turn][group] = known.largest;
 }
 
 }  // namespace skiff::cuda::latent

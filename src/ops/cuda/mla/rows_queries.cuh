@@ -8,6 +8,7 @@
 #include "ops/cuda/math.cuh"
 #include "ops/cuda/mla/attend_scores.cuh"
 #include "ops/cuda/mla/rows_codes.cuh"
+#include "ops/cuda/mla/rows_known.cuh"
 #include "ops/cuda/mla/rows_shape.cuh"
 #include "ops/cuda/warp.cuh"
 
@@ -46,10 +47,11 @@ __device__ __forceinline__ void split_columns(const uint4 (&x)[2], float factor,
 // at a time, a lane 16 of its columns.
 template <class Tiles>
 __device__ __forceinline__ void load_queries(const LatentPlanArgs& p, const Run& run, int which,
-                                             RowsShared<Tiles>& shared) {
+                                             int turn, RowsShared<Tiles>& shared) {
   const int thread = thread_of<Tiles>(), lane = thread % 32, panel = lane / 4, pair = lane % 4;
   const int warp = which * kWarpsOfGroup + thread / 32, part = part_of_item(p);
   named_sync(kBothScoresBarrier, 2 * kGroupThreads);  // no wgmma reads queries any more
+  if (which == 0) forget(shared, turn);
 #pragma unroll(2 * Tiles::kLoads)
   for (int i = 0; i < Tiles::kVectors / 8; ++i) {
     const int row = i * 8 + warp, vector = vector_of(run, part, row);

@@ -14,12 +14,13 @@
 
 namespace skiff::cuda::latent {
 
-// Returns the scales of a thread's row of a tile, lane / 4 of the warp's 16 or 8 further.
+// Returns where the scale of a group lies of a thread's row of a tile, lane / 4 of the warp's 16 or
+// 8 further.
 template <class Tiles>
-__device__ __forceinline__ float4 load_scales(const uint8_t* tile, int half) {
+__device__ __forceinline__ const float* scale_at(const uint8_t* tile, int group, int half) {
   const int thread = thread_of<Tiles>(), lane = thread % 32, warp = thread / 32;
   const uint8_t* row = tile + (warp * 16 + half * 8 + lane / 4) * kRowBytes + kScalesAt;
-  return *reinterpret_cast<const float4*>(row);
+  return reinterpret_cast<const float*>(row) + group;
 }
 
 // Bytes past the context are any, and a code may be NaN: clears the codes and scales of rows from
@@ -48,41 +49,37 @@ __device__ __forceinline__ void load_columns(uint32_t (&to)[kLoads][4], uint32_t
   for (int i = 0; i < kLoads; ++i) load_matrices(to[i], at + i * 32);
 }
 
-// Makes the operands of them.
-template <int kLoads>
-__device__ __forceinline__ void widen_columns(uint32_t (&a)[2 * kLoads][4],
-                                              const uint32_t (&raw)[kLoads][4]) {
-#pragma unroll
-  for (int step = 0; step < 2 * kLoads; ++step) {
-    const uint32_t upper = raw[step / 2][step % 2 * 2], lower = raw[step / 2][step % 2 * 2 + 1];
-    a[step][0] = first_codes(upper), a[step][1] = first_codes(lower);
-    a[step][2] = last_codes(upper), a[step][3] = last_codes(lower);
-  }
+// Makes the operand of a step of half of a load.
+__device__ __forceinline__ void widen_columns(uint32_t (&a)[4], uint32_t upper, uint32_t lower) {
+  a[0] = first_codes(upper), a[1] = first_codes(lower);
+  a[2] = last_codes(upper), a[3] = last_codes(lower);
 }
 
 // s = s * scale of the last group + rotated keys * rotated queries, through the operands of the set
-// before the last, once the last is added. The tile has then been read: arrives at `done`.
+// before the last, once the last is added.
 template <class Tiles, int kSteps>
 __device__ __forceinline__ void multiply_rotated(float (&s)[Tiles::kVectors / 2],
-                                                 const float (&scale)[2][kScaleGroups], uint64_t q,
-                                                 uint32_t at, uint32_t (&a)[2][kSteps][4],
-                                                 uint64_t& done) {
+                                                 const float (&scale)[2], uint64_t q, uint32_t at,
+                                                 uint32_t (&a)[2][kSteps][4]) {
+  constexpr int kAtOnce = kSteps < 2 ? kSteps : 2, kParts = 4 / kAtOnce;
 #pragma unroll
-  for (int part = 0; part < 2; ++part) {
-    auto& keys = reinterpret_cast<uint32_t(&)[2][4]>(a[part]);
-    load_columns<2>(keys, at + part * 64);
+  for (int part = 0; part < kParts; ++part) {
+    auto& keys = reinterpret_cast<uint32_t(&)[kAtOnce][4]>(a[part % 2]);
+    if (part > 1) {
+      wgmma_wait<1>();
+      settle(keys);
+    }
+    load_columns<kAtOnce>(keys, at + part * kAtOnce * 32);
     if (part == 0) {
       wgmma_wait<0>();
       settle(s);
       settle(a[1]);
-      scale_rows(s, scale[0][kScaleGroups - 1], scale[1][kScaleGroups - 1]);
-    } else {
-      warp_arrives<Tiles>(done);
+      scale_rows(s, scale[0], scale[1]);
     }
     wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < 2; ++step)
-      wgmma_held<Tiles::kVectors>(s, keys[step], q + (part * 2 + step) * kWgmmaStep, 1);
+    for (int step = 0; step < kAtOnce; ++step)
+      wgmma_held<Tiles::kVectors>(s, keys[step], q + (part * kAtOnce + step) * kWgmmaStep, 1);
     wgmma_commit();
   }
   wgmma_wait<0>();
@@ -95,15 +92,17 @@ __device__ __forceinline__ void multiply_rotated(float (&s)[Tiles::kVectors / 2]
 // Two sets of operands take turns, so that one is converted while the tensor cores read the other.
 template <class Tiles>
 __device__ __forceinline__ void multiply_rows(float (&s)[Tiles::kVectors / 2],
-                                              const float (&scale)[2][kScaleGroups],
                                               RowsShared<Tiles>& shared, int stage) {
-  constexpr int kLoads = Tiles::kLoads, kSteps = Tiles::kSteps;
+  constexpr int kSteps = Tiles::kScoresSteps, kLoads = (kSteps + 1) / 2;
   constexpr int kSetsOfGroup = 128 / (16 * kSteps), kSets = kScaleGroups * kSetsOfGroup;
   constexpr uint64_t kPanel = Tiles::kVectors * 128 / 16;
   const int thread = thread_of<Tiles>(), lane = thread % 32, warp = thread / 32;
   const uint32_t at = shared_address(shared.rows[stage]) +
                       static_cast<uint32_t>((warp * 16 + lane % 16) * kRowBytes + lane / 16 * 16);
   const uint64_t q = wgmma_operand(shared_address(shared.q));
+  const auto scale = [&](int group, int half) {
+    return *scale_at<Tiles>(shared.rows[stage], group, half);
+  };
   uint32_t raw[kLoads][4], a[2][kSteps][4];
   load_columns<kLoads>(raw, at);
 #pragma unroll
@@ -114,14 +113,20 @@ __device__ __forceinline__ void multiply_rows(float (&s)[Tiles::kVectors / 2],
       wgmma_wait<1>();
       settle(mine);
     }
-    widen_columns<kLoads>(mine, raw);
-    if (set + 1 < kSets) load_columns<kLoads>(raw, at + (set + 1) * kSteps * 16);
+#pragma unroll
+    for (int i = 0; i < kSteps; ++i) {
+      const int half = (set * kSteps + i) % 2 * 2;
+      widen_columns(mine[i], raw[i / 2][half], raw[i / 2][half + 1]);
+    }
+    if (set + 1 < kSets && (set + 1) * kSteps % 2 == 0)
+      load_columns<kLoads>(raw, at + (set + 1) * kSteps * 16);
     if (set > 0 && set % kSetsOfGroup == 0) {
+      const float upper = scale(group - 1, 0) * inverse(scale(group, 0));
+      const float lower = scale(group - 1, 1) * inverse(scale(group, 1));
       wgmma_wait<0>();
       settle(s);
       settle(a[(set + 1) % 2]);
-      scale_rows(s, scale[0][group - 1] * inverse(scale[0][group]),
-                 scale[1][group - 1] * inverse(scale[1][group]));
+      scale_rows(s, upper, lower);
     }
     wgmma_fence();
 #pragma unroll
@@ -134,8 +139,8 @@ __device__ __forceinline__ void multiply_rows(float (&s)[Tiles::kVectors / 2],
   }
   wgmma_wait<1>();
   settle(a[0]);
-  multiply_rotated<Tiles>(s, scale, q + (kPanels - 1) * kPanel, at + kRopeAt, a,
-                          shared.done[stage]);
+  const float last[2] = {scale(kScaleGroups - 1, 0), scale(kScaleGroups - 1, 1)};
+  multiply_rotated<Tiles>(s, last, q + (kPanels - 1) * kPanel, at + kRopeAt, a);
 }
 
 }  // namespace skiff::cuda::latent

@@ -1,7 +1,8 @@
 // ops/cuda/mla/rows_shape.cuh -- shared memory and barriers of latent attention over 8-bit rows
 // (rows_kernel.cuh).
 #pragma once
-#include "ops/cuda/mla/attend_copy.cuh"
+#include "ops/cuda/mla/attend_shape.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda::latent {
 
@@ -19,16 +20,26 @@ struct RowTiles {
   // Loads from shared memory whose elements wgmma multiplies at a time: with 64 vectors a thread
   // has registers for one only. Registers are those of a thread of each kind of warpgroup.
   static constexpr int kLoads = kMost <= 32 ? 2 : 1, kSteps = 2 * kLoads;
-  static constexpr int kScoresRegisters = kMost <= 32 ? 120 : 80;
+  static constexpr int kScoresSteps = kMost <= 32 ? kSteps : 1;
+  static constexpr int kScoresRegisters = kMost <= 32 ? 104 : 80;
   static constexpr int kValuesRegisters = 256 - kScoresRegisters;
   static constexpr int kArrivingLanes = 1;  // lanes of a warp that arrive at a barrier for it
 };
 
-constexpr int kTileBytes = kLatentTile * kRowBytes;
+constexpr int kTileBytes = kLatentTile * kRowBytes, kHalfBytes = kTileBytes / 2;
 constexpr int kScaleGroups = kRank / 128, kGroupsOfHalf = kScaleGroups / 2;
 // Named barriers: one of each warpgroup, and one of the two of scores and of the two of values.
 constexpr int kGroupBarrier = 1, kBothScoresBarrier = kGroupBarrier + kRowsGroups;
 constexpr int kBothValuesBarrier = kBothScoresBarrier + 1;
+
+// A block's tiles, and where kLot of them lie, as many as a warp has lanes.
+constexpr int kLot = 32;
+struct RowSources {
+  const std::byte* from[kLot];
+  bool is_new[kLot];  // this step stores rows of it
+  int begin, end;     // the block's tiles, in the list of all
+  int item;           // that of the last tile looked up
+};
 
 // Weights are [vector, position], as wgmma takes them. With a tile of weights go the scales of its
 // pairs of positions (scale_of), the factors that rescale earlier sums of vectors and of groups of
@@ -51,12 +62,13 @@ struct RowsShared {
   alignas(16) float largest[Tiles::kTurns][kScaleGroups];
   float sum[2][2][kVectors];  // sums of weights over each half of the positions
   Run runs[Tiles::kTurns];
-  Cursor cursor;
-  uint64_t full[Tiles::kStages];  // a tile of rows is there
-  uint64_t done[Tiles::kStages];  // all warps have read it
-  uint64_t p_full[kPlaces];       // weights, and what goes with them, are there
-  uint64_t p_done[kPlaces];       // both warpgroups of values have added the tile
-  uint64_t known[2];              // a warpgroup of scores has compared its tile with the maxima
+  int all_see[Tiles::kTurns];        // the last position that all vectors of a run see
+  RowSources sources[2];             // of the warps that copy the halves of tiles
+  uint64_t full[Tiles::kStages];     // a tile of rows is there
+  uint64_t done[Tiles::kStages][2];  // all warps have read this half of it
+  uint64_t p_full[kPlaces];          // weights, and what goes with them, are there
+  uint64_t p_done[kPlaces];          // both warpgroups of values have added the tile
+  uint64_t known[2];                 // a warpgroup of scores has compared its tile with the maxima
 };
 static_assert(sizeof(RowsShared<RowTiles<32>>) <= 232448);
 static_assert(sizeof(RowsShared<RowTiles<64>>) <= 232448);
@@ -68,8 +80,9 @@ __device__ inline void init_barriers(RowsShared<Tiles>& shared) {
     for (uint64_t& barrier : barriers) barrier_init(shared_address(&barrier), arrivals);
   };
   constexpr int kOfGroup = kWarpsOfGroup * Tiles::kArrivingLanes;
-  init(shared.full, 1);
-  init(shared.done, 3 * kOfGroup);  // one warpgroup of scores, two of values
+  init(shared.full, 2);  // its halves
+  // Two warpgroups read a half's values, and two warps its keys.
+  for (auto& halves : shared.done) init(halves, 2 * kOfGroup + 2 * Tiles::kArrivingLanes);
   init(shared.p_full, kOfGroup);
   init(shared.known, kOfGroup);
   init(shared.p_done, 2 * kOfGroup);
@@ -81,6 +94,12 @@ __device__ inline void init_barriers(RowsShared<Tiles>& shared) {
 template <class Tiles>
 __device__ __forceinline__ int thread_of() {
   return Tiles::kVectors <= 32 ? static_cast<int>(threadIdx.x) % kGroupThreads : own_thread();
+}
+
+// A number that all lanes have, not negative: the compiler then knows that, and keeps what follows
+// from it in uniform registers, where wgmma's operands must be.
+__device__ __forceinline__ int of_warp(int x) {
+  return static_cast<int>(__reduce_max_sync(kAllLanes, static_cast<uint32_t>(x)));
 }
 
 // Where the scale of a position of a tile lies: a thread that multiplies values has the pairs of
@@ -97,44 +116,6 @@ template <class Tiles>
 __device__ __forceinline__ void warp_arrives(uint64_t& barrier) {
   __syncwarp();
   if (arrives<Tiles>()) barrier_arrive(shared_address(&barrier));
-}
-
-// Starts to copy the cursor's tile, and moves the cursor on.
-template <class Tiles>
-__device__ __forceinline__ void load_tile(const LatentPlanArgs& p, RowsShared<Tiles>& shared,
-                                          int stage) {
-  Cursor& c = shared.cursor;
-  const LatentCache& cache = p.args.cache;
-  const uint32_t full = shared_address(&shared.full[stage]);
-  barrier_expect(full, kTileBytes);
-  asm volatile("cp.async.wait_all;" ::: "memory");
-  const int page = *static_cast<volatile int*>(&c.page);
-  const int in_page = c.tile * kLatentTile % cache.page_size;
-  copy_bytes(shared_address(shared.rows[stage]),
-             cache.data + page * cache.page_bytes + in_page * kRowBytes, kTileBytes, full,
-             Keep::kNormal);
-  if (++c.at >= c.end) return;
-  if (++c.tile == c.tiles) {
-    ++c.item;
-    enter(p, c);
-  }
-  look_up(p, c);
-}
-
-// Fills all stages, run by one thread. Tiles that earlier steps stored are copied before
-// griddepcontrol.wait.
-template <class Tiles>
-__device__ inline void first_tiles(const LatentPlanArgs& p, RowsShared<Tiles>& shared) {
-  Cursor& c = shared.cursor;
-  begin_loads(p, c);
-  bool waited = false;
-  for (int stage = 0; stage < Tiles::kStages && c.at < c.end; ++stage) {
-    if (!waited && !is_old(c)) {
-      wait_for_previous();
-      waited = true;
-    }
-    load_tile(p, shared, stage);
-  }
 }
 
 }  // namespace skiff::cuda::latent

@@ -8,8 +8,10 @@
 #include "ops/cuda/hopper/wgmma_registers_half.cuh"
 #include "ops/cuda/mla/attend_scores.cuh"
 #include "ops/cuda/mla/rows_codes.cuh"
+#include "ops/cuda/mla/rows_loads.cuh"
 #include "ops/cuda/mla/rows_results.cuh"
 #include "ops/cuda/mla/rows_shape.cuh"
+#include "ops/cuda/mla/rows_sums.cuh"
 #include "ops/cuda/mma.cuh"
 #include "ops/cuda/warp.cuh"
 
@@ -32,93 +34,79 @@ __device__ __forceinline__ void rescale(ColumnSums<Tiles>& o, const float* of_ve
   }
 }
 
-// Threads of a vector, neighbours, each of which adds weights of a part of the positions. The two
-// warpgroups have half of the positions each.
-template <class Tiles>
-constexpr int kSharers = kGroupThreads / Tiles::kVectors;
+// Values are multiplied in pieces of 64 columns (a warp has 16 of them) and 32 positions: the first
+// 32 positions of all columns, then the others, so that the half of a tile is free early.
+constexpr int kPieces = 2 * kHalfPanels;
 
-template <class Tiles>
-__device__ __forceinline__ float sum_weights(const uint8_t* weights, int which) {
-  constexpr int kParts = kLatentTile / 2 / 4 / kSharers<Tiles>;  // a part is four positions
-  const int thread = thread_of<Tiles>(), vector = thread / kSharers<Tiles>;
-  float total = 0;
-#pragma unroll
-  for (int i = 0; i < kParts; ++i) {
-    const int part = which * 8 + thread % kSharers<Tiles> * kParts + i;
-    const auto x =
-        *reinterpret_cast<const uint2*>(weights + swizzled(vector, part / 2) + part % 2 * 8);
-    total += sum_of_half(x.x) + sum_of_half(x.y);
-  }
-  return total;
-}
-
-// Loads 16 columns of 32 positions for each load; raw[i / 4][i % 4] has those from 8 * i on.
+// Loads pieces from `first` on.
 template <int kLoads>
-__device__ __forceinline__ void load_positions(uint32_t (&raw)[kLoads][4], uint32_t at) {
+__device__ __forceinline__ void load_pieces(uint32_t (&raw)[kLoads][4], uint32_t at, int first) {
 #pragma unroll
-  for (int i = 0; i < kLoads; ++i)
-    load_matrices_transposed(raw[i], at + i * (kLatentTile / 2) * kRowBytes);
-}
-
-// Makes the operands of them. scales: those of the pairs of positions that a thread has.
-template <int kLoads>
-__device__ __forceinline__ void widen_positions(uint32_t (&a)[2 * kLoads][4],
-                                                const uint32_t (&raw)[kLoads][4],
-                                                const uint4* scales) {
-#pragma unroll
-  for (int load = 0; load < kLoads; ++load) {
-    const uint4 x = scales[load];
-    const uint32_t scale[] = {x.x, x.y, x.z, x.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t word = __byte_perm(raw[load][i], 0, 0x3120);
-      a[load * 2 + i / 2][i % 2 * 2] = mul_half(first_codes(word), scale[i]);
-      a[load * 2 + i / 2][i % 2 * 2 + 1] = mul_half(last_codes(word), scale[i]);
-    }
+  for (int i = 0; i < kLoads; ++i) {
+    const int half = (first + i) / kHalfPanels, block = (first + i) % kHalfPanels;
+    load_matrices_transposed(raw[i], at + static_cast<uint32_t>(block * 64 + half * kHalfBytes));
   }
 }
+// Where a thread's first piece lies.
+template <class Tiles>
+__device__ __forceinline__ uint32_t first_piece(const RowsShared<Tiles>& shared, int rows,
+                                                int which) {
+  const int thread = thread_of<Tiles>(), lane = thread % 32, warp = thread / 32;
+  return shared_address(shared.rows[rows]) +
+         static_cast<uint32_t>(lane * kRowBytes + which * kHalf + warp * 16);
+}
 
-// o (+)= values * weights, of this half of a tile. Two sets of operands take turns. `meanwhile` is
-// called while the last products are computed.
-template <class Tiles, class Meanwhile>
+// Makes the operand of a step of half of a load. scales: those of its two pairs of positions.
+__device__ __forceinline__ void widen_positions(uint32_t (&a)[4], uint32_t first, uint32_t second,
+                                                uint2 scales) {
+  first = __byte_perm(first, 0, 0x3120), second = __byte_perm(second, 0, 0x3120);
+  a[0] = mul_half(first_codes(first), scales.x), a[1] = mul_half(last_codes(first), scales.x);
+  a[2] = mul_half(first_codes(second), scales.y), a[3] = mul_half(last_codes(second), scales.y);
+}
+
+// o (+)= values * weights, of this half of a tile. Two sets of operands take turns. `raw` has the
+// first pieces. `after_half` is called once a half of the tile has been read, while products are
+// computed.
+template <class Tiles, class AfterHalf>
 __device__ __forceinline__ void multiply_values(ColumnSums<Tiles>& o, int which,
                                                 RowsShared<Tiles>& shared, int rows, int stage,
-                                                bool add, const Meanwhile& meanwhile) {
-  constexpr int kLoads = Tiles::kLoads, kSteps = Tiles::kSteps;
-  constexpr int kSetsOfBlock = 2 / kLoads, kSets = kHalfPanels * kSetsOfBlock;
-  const int thread = thread_of<Tiles>(), lane = thread % 32, warp = thread / 32;
-  const uint32_t at = shared_address(shared.rows[rows]) +
-                      static_cast<uint32_t>(lane * kRowBytes + which * kHalf + warp * 16);
-  const auto place = [&](int set) {
-    return at + static_cast<uint32_t>(set / kSetsOfBlock * 64 +
-                                      set % kSetsOfBlock * (kLatentTile / 2) * kRowBytes);
-  };
+                                                bool add, uint32_t (&raw)[Tiles::kLoads][4],
+                                                const AfterHalf& after_half) {
+  constexpr int kLoads = Tiles::kLoads, kSets = kPieces / kLoads;
+  const uint32_t at = first_piece(shared, rows, which);
   const uint64_t weights = wgmma_operand(shared_address(shared.p[stage]));
-  uint32_t raw[kLoads][4], a[2][kSteps][4];
-  load_positions<kLoads>(raw, place(0));
+  uint32_t a[2][Tiles::kSteps][4];
 #pragma unroll
   for (int set = 0; set < kSets; ++set) {
-    uint32_t(&mine)[kSteps][4] = a[set % 2];
-    const int block = set / kSetsOfBlock, part = set % kSetsOfBlock;
-    const uint32_t* scales =
-        shared.scales[stage][which * kGroupsOfHalf + block / 2][lane % 4] + part * 4;
+    uint32_t(&mine)[Tiles::kSteps][4] = a[set % 2];
+    const int half = set * kLoads / kHalfPanels, first = set * kLoads % kHalfPanels;
+    const uint4 x = *reinterpret_cast<const uint4*>(
+        &shared.scales[stage][which * kGroupsOfHalf + first / 2][thread_of<Tiles>() % 4][half * 4]);
     if (set > 1) {
       wgmma_wait<1>();
       settle(mine);
     }
-    widen_positions<kLoads>(mine, raw, reinterpret_cast<const uint4*>(scales));
-    if (set + 1 < kSets) load_positions<kLoads>(raw, place(set + 1));
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      widen_positions(mine[2 * i], raw[i][0], raw[i][1], {x.x, x.y});
+      widen_positions(mine[2 * i + 1], raw[i][2], raw[i][3], {x.z, x.w});
+    }
+    if (set + 1 < kSets) load_pieces<kLoads>(raw, at, (set + 1) * kLoads);
+    if (set + 1 == kSets / 2) warp_arrives<Tiles>(shared.done[rows][0]);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < kSteps; ++i) {
-      const int step = part * kSteps + i;
-      wgmma_held_half<Tiles::kVectors>(o[block], mine[i], weights + step * kWgmmaStep,
-                                       step > 0 || add);
+    for (int i = 0; i < kLoads; ++i) {
+#pragma unroll
+      for (int step = 0; step < 2; ++step)
+        wgmma_held_half<Tiles::kVectors>(o[first + i], mine[2 * i + step],
+                                         weights + (half * 2 + step) * kWgmmaStep,
+                                         half > 0 || step > 0 || add);
     }
     wgmma_commit();
+    if (set == kSets / 2) after_half(0);
   }
-  warp_arrives<Tiles>(shared.done[rows]);
-  meanwhile();
+  warp_arrives<Tiles>(shared.done[rows][1]);
+  after_half(1);
   wgmma_wait<0>();
 #pragma unroll
   for (int block = 0; block < kHalfPanels; ++block) settle(o[block]);
@@ -126,52 +114,50 @@ __device__ __forceinline__ void multiply_values(ColumnSums<Tiles>& o, int which,
   settle(a[1]);
 }
 
-// The tiles of a block. The first warp of the left half asks for tiles of rows.
+// The tiles of a block, which has `total`. The first warps of both halves ask for tiles of rows.
 template <class Tiles>
 __device__ __forceinline__ void rows_values(const LatentPlanArgs& p, int which,
-                                            RowsShared<Tiles>& shared, bool any) {
+                                            RowsShared<Tiles>& shared, int total) {
+  // Two rings of one length are one, for want of registers.
+  constexpr bool kSame = Tiles::kStages == Tiles::kPlaces;
   ColumnSums<Tiles> o;
   Ring<Tiles::kStages> rows;
-  Ring<Tiles::kPlaces> stage;
-  int place = 0;
-  // Asks for the next tile of rows in the place of this one, which all have read, or nearly.
-  const auto refill = [&] {
-    if (elected() && shared.cursor.at < shared.cursor.end) {
-      barrier_wait(shared_address(&shared.done[rows.stage]), rows.phase);
-      load_tile(p, shared, rows.stage);
-    }
-    __syncwarp();
-  };
+  Ring<Tiles::kPlaces> other;
+  const bool asks = of_warp(static_cast<int>(threadIdx.x) / 32) % kWarpsOfGroup == 0;
+  int next = Tiles::kStages;  // the tile to ask for
+  bool any = total > 0;
   for (int turn = 0; any; turn = turn + 1 == Tiles::kTurns ? 0 : turn + 1) {
-    int tile = 0;
+    int tiles = 1;
     float sum = 0;
-    bool more;
-    do {
-      barrier_wait(shared_address(&shared.p_full[stage.stage]), stage.phase);
-      barrier_wait(shared_address(&shared.full[rows.stage]), rows.phase);
-      if (tile > 0 && shared.grown[stage.stage]) {
-        rescale<Tiles>(o, shared.keep[stage.stage],
-                       shared.keep_group[stage.stage] + which * kGroupsOfHalf);
-        sum *= shared.keep[stage.stage][thread_of<Tiles>() / kSharers<Tiles>];
+    for (int tile = 0; tile < tiles; ++tile) {
+      const int of_rows = rows.stage, stage = kSame ? rows.stage : other.stage;
+      uint32_t raw[Tiles::kLoads][4];
+      barrier_wait(shared_address(&shared.full[of_rows]), rows.phase);
+      barrier_wait(shared_address(&shared.p_full[stage]), kSame ? rows.phase : other.phase);
+      load_pieces(raw, first_piece(shared, of_rows, which), 0);
+      if (tile == 0) {
+        tiles = of_warp(shared.runs[turn].tiles);
+      } else if (shared.grown[stage]) [[unlikely]] {
+        rescale<Tiles>(o, shared.keep[stage], shared.keep_group[stage] + which * kGroupsOfHalf);
+        sum *= shared.keep[stage][thread_of<Tiles>() / kSharers<Tiles>];
       }
-      sum += sum_weights<Tiles>(shared.p[stage.stage], which);
-      multiply_values(o, which, shared, rows.stage, stage.stage, tile > 0, [&] {
-        if (which == 0 && threadIdx.x / 32 % kWarpsOfGroup == 0) refill();
+      sum += sum_weights<Tiles>(shared.p[stage], which);
+      multiply_values(o, which, shared, of_rows, stage, tile > 0, raw, [&](int half) {
+        if (asks && which == half && next < total)
+          next_half(p, shared, next, of_rows, rows.phase, half);
       });
-      more = ++tile < shared.runs[turn].tiles;
-      warp_arrives<Tiles>(shared.p_done[stage.stage]);
+      ++next;
+      warp_arrives<Tiles>(shared.p_done[stage]);
       rows.advance();
-      stage.advance();
-    } while (more);
-#pragma unroll
-    for (int mask = 1; mask < kSharers<Tiles>; mask *= 2)
-      sum += __shfl_xor_sync(kAllLanes, sum, mask);
+      if (!kSame) other.advance();
+    }
+    sum = sum_of_sharers<Tiles>(sum);
     // Two places take turns: a warp may be at the next run's end while others read these.
+    const int place = turn % 2;
     shared.sum[place][which][thread_of<Tiles>() / kSharers<Tiles>] = sum;
     named_sync(kBothValuesBarrier, 2 * kGroupThreads);
-    any = !shared.runs[turn].last;
+    any = of_warp(shared.runs[turn].last) == 0;
     end_rows_run(p, shared.runs[turn], which, turn, place, shared, o);
-    place ^= 1;
   }
 }
 

@@ -9,19 +9,6 @@
 
 namespace skiff::cuda::latent {
 
-// Scores become those in base 2. A thread has two rows, lane / 4 and lane / 4 + 8, of its vectors:
-// s[4 * e + 2 * row + i].
-template <class Tiles>
-__device__ __forceinline__ void scale_scores(float (&s)[Tiles::kVectors / 2],
-                                             const RowsShared<Tiles>& shared) {
-#pragma unroll
-  for (int e = 0; e < Tiles::kVectors / 8; ++e) {
-    const auto unit = *reinterpret_cast<const float2*>(&shared.unit[Known<Tiles>::vector(e, 0)]);
-    s[4 * e] *= unit.x, s[4 * e + 1] *= unit.y;
-    s[4 * e + 2] *= unit.x, s[4 * e + 3] *= unit.y;
-  }
-}
-
 // Scores that a vector's row does not see become -infinity. t0: the tile's first position.
 template <class Tiles>
 __device__ __forceinline__ void hide(const LatentPlanArgs& p, const LatentItem& item, int t0,
@@ -44,20 +31,13 @@ __device__ __forceinline__ void hide(const LatentPlanArgs& p, const LatentItem& 
 
 // Hands the scales of a tile's positions to the warpgroups of values: each lane those of one group.
 template <class Tiles>
-__device__ __forceinline__ void hand_over_scales(const Known<Tiles>& known,
-                                                 const float (&scale)[2][kScaleGroups],
+__device__ __forceinline__ void hand_over_scales(const Known<Tiles>& known, const float (&scale)[2],
                                                  RowsShared<Tiles>& shared, int place) {
   const int thread = thread_of<Tiles>(), lane = thread % 32, warp = thread / 32;
-  const int group = lane % 4;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float mine = scale[half][0] * inverse(known.largest[0]);
-#pragma unroll
-    for (int g = 1; g < kScaleGroups; ++g)
-      if (group == g) mine = scale[half][g] * inverse(known.largest[g]);
-    *scale_of(shared, place, group, warp * 16 + half * 8 + lane / 4) =
-        static_cast<uint16_t>(pack_half(mine, 0));
-  }
+  for (int half = 0; half < 2; ++half)
+    *scale_of(shared, place, lane % 4, warp * 16 + half * 8 + lane / 4) =
+        static_cast<uint16_t>(pack_half(scale[half] * inverse(known.largest), 0));
 }
 
 // Four matrices of 8 x 8 elements become rows of their columns.
@@ -70,18 +50,22 @@ __device__ __forceinline__ void store_transposed(uint32_t to, const uint32_t (&x
 // Writes the weights of a tile as wgmma takes them.
 template <class Tiles>
 __device__ __forceinline__ void store_weights(const Known<Tiles>& known,
-                                              const float (&s)[Tiles::kVectors / 2], uint8_t* to) {
+                                              const float (&s)[Tiles::kVectors / 2],
+                                              const RowsShared<Tiles>& shared, uint8_t* to) {
   const int thread = thread_of<Tiles>(), lane = thread % 32, warp = thread / 32;
 #pragma unroll
   for (int e = 0; e < Tiles::kVectors / 8; e += 2) {
     uint32_t pair[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float(&top)[2] = known.top[e + i / 2];
-      const float* x = &s[4 * (e + i / 2) + i % 2 * 2];
-      const float first = top[0] == -INFINITY ? 0.0f : top[0] - kLift;
-      const float second = top[1] == -INFINITY ? 0.0f : top[1] - kLift;
-      pair[i] = pack_half(exp2_fast(x[0] - first), exp2_fast(x[1] - second));
+    for (int i = 0; i < 2; ++i) {
+      const float2 unit = units(shared, e + i);
+      const float first = kLift - known.top[e + i][0], second = kLift - known.top[e + i][1];
+#pragma unroll
+      for (int row = 0; row < 2; ++row) {
+        const float* x = &s[4 * (e + i) + row * 2];
+        pair[2 * i + row] =
+            pack_half(exp2_fast(fmaf(x[0], unit.x, first)), exp2_fast(fmaf(x[1], unit.y, second)));
+      }
     }
     const int vector = (e + lane / 16) * 8 + lane % 8;
     store_transposed(shared_address(to + swizzled(vector, 2 * warp + lane / 8 % 2)), pair);
@@ -90,42 +74,52 @@ __device__ __forceinline__ void store_weights(const Known<Tiles>& known,
 
 // One tile of a run, from rows to weights.
 struct ScoredTile {
-  int n;       // the number of the tile among the block's
-  int turn;    // the run's
-  int t0;      // its first position
-  bool first;  // the run begins with it
+  int n;     // the number of the tile among the block's
+  int turn;  // the run's
+  int t0;    // its first position
 };
 
+// What is known of the run lies in shared memory, for want of registers.
 template <class Tiles>
-__device__ __forceinline__ void score_tile(const LatentPlanArgs& p, const LatentItem& item,
-                                           const ScoredTile& tile, int all_see, int which,
-                                           RowsShared<Tiles>& shared) {
+__device__ __forceinline__ void score_tile(const LatentPlanArgs& p, const ScoredTile& tile,
+                                           int which, RowsShared<Tiles>& shared) {
   const int stage = tile.n % Tiles::kStages, place = tile.n % Tiles::kPlaces;
-  const int positions = item.kv_len - tile.t0;
+  const LatentItem& item = shared.runs[tile.turn].item;
   barrier_wait(shared_address(&shared.full[stage]), tile.n / Tiles::kStages % 2);
-  if (positions < kLatentTile) clear_rows<Tiles>(shared.rows[stage], positions);
-  const float4 upper = load_scales<Tiles>(shared.rows[stage], 0);
-  const float4 lower = load_scales<Tiles>(shared.rows[stage], 1);
-  const float scale[2][kScaleGroups] = {{upper.x, upper.y, upper.z, upper.w},
-                                        {lower.x, lower.y, lower.z, lower.w}};
+  const int positions = item.kv_len - tile.t0;
+  if (positions < kLatentTile) [[unlikely]]
+    clear_rows<Tiles>(shared.rows[stage], positions);
   float s[Tiles::kVectors / 2];
-  multiply_rows(s, scale, shared, stage);
-  scale_scores(s, shared);
-  if (tile.t0 + kLatentTile - 1 > all_see) hide<Tiles>(p, item, tile.t0, s);
+  multiply_rows(s, shared, stage);
+  if (tile.t0 + kLatentTile - 1 > shared.all_see[tile.turn]) [[unlikely]]
+    hide<Tiles>(p, item, tile.t0, s);
+  const int group = thread_of<Tiles>() % 4;
+  const float scale[2] = {*scale_at<Tiles>(shared.rows[stage], group, 0),
+                          *scale_at<Tiles>(shared.rows[stage], group, 1)};
+  // A warp has read its keys and scales, which lie in one half of the tile.
+  warp_arrives<Tiles>(shared.done[stage][thread_of<Tiles>() / 64]);
   if (tile.n >= Tiles::kPlaces)
     barrier_wait(shared_address(&shared.p_done[place]), tile.n / Tiles::kPlaces % 2 ^ 1);
   // What the tile before raised is known.
   if (tile.n > 0) barrier_wait(shared_address(&shared.known[1 - which]), (tile.n - 1) / 2 % 2);
   Known<Tiles> known;
-  known.load(shared, tile.turn, tile.first);
-  const bool grown = sync_any(kGroupBarrier + which, kGroupThreads, exceeds(known, s, scale));
-  if (grown) raise(known, s, scale, which, shared, place, tile.turn);
+  known.load(shared, tile.turn);
+  const bool grown =
+      sync_any(kGroupBarrier + which, kGroupThreads, exceeds(known, s, scale, shared));
+  if (grown) [[unlikely]]
+    raise(known, s, scale, which, shared, place, tile.turn);
   warp_arrives<Tiles>(shared.known[which]);
   if (thread_of<Tiles>() == 0) shared.grown[place] = grown;
-  store_weights(known, s, shared.p[place]);
+  store_weights(known, s, shared, shared.p[place]);
   hand_over_scales(known, scale, shared, place);
   fence_async();
   warp_arrives<Tiles>(shared.p_full[place]);
+}
+
+// The last position that all vectors of a run see.
+__device__ inline int all_see(const LatentPlanArgs& p, const LatentItem& item) {
+  const int last = item.first + item.count - 1;
+  return item.kv_len - 1 - (last / p.args.heads - item.first / p.args.heads);
 }
 
 // The tiles of a block that this warpgroup has: every other one.
@@ -139,16 +133,15 @@ __device__ __forceinline__ void rows_scores(const LatentPlanArgs& p, int which,
     // Then nobody reads what earlier runs left in this turn's place.
     if (n >= Tiles::kPlaces)
       barrier_wait(shared_address(&shared.p_done[n % Tiles::kPlaces]), n / Tiles::kPlaces % 2 ^ 1);
-    if (which == 0 && thread_of<Tiles>() == 0) shared.runs[turn] = run;
-    load_queries(p, run, which, shared);  // after which both warpgroups have seen that
-    const int last = run.item.first + run.item.count - 1;
-    const int all_see = run.item.kv_len - 1 - (last / p.args.heads - run.item.first / p.args.heads);
-    for (int i = (n + which) % 2; i < run.tiles; i += 2) {
-      const ScoredTile tile = {
-          .n = n + i, .turn = turn, .t0 = (run.tile + i) * kLatentTile, .first = i == 0};
-      score_tile(p, run.item, tile, all_see, which, shared);
+    if (which == 0 && thread_of<Tiles>() == 0) {
+      shared.runs[turn] = run;
+      shared.all_see[turn] = all_see(p, run.item);
     }
-    n += run.tiles;
+    load_queries(p, run, which, turn, shared);  // after which both warpgroups have seen that
+    const int end = n + run.tiles, before = run.tile - n;
+    for (n += (n + which) % 2; n < end; n += 2)
+      score_tile(p, {.n = n, .turn = turn, .t0 = (before + n) * kLatentTile}, which, shared);
+    n = end;
   }
 }
 
