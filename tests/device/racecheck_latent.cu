@@ -1,9 +1,10 @@
 // The kernels of latent attention where every lane of a warp arrives at barriers for itself, beside
 // those in service, where after __syncwarp() one lane arrives for its warp. All else is the same
 // code (ops/cuda/mla/attend_kernel.cuh, rows_kernel.cuh with room for 16, 32 or 64 vectors).
-// racecheck (CUDA 13.0; H100, rows on an H200) reports nothing of the first; what it reports of the
-// second is that it does not follow accesses of a warp through __syncwarp() to the arrival of one
-// lane (racecheck_ring.cu). Results are compared with the formula.
+// racecheck (CUDA 13.0; H100, rows on an H200) reports nothing of the first but, of 8-bit rows, the
+// units of queries, between whose accesses all threads of both warpgroups meet at a named barrier;
+// what it reports of the second is that it does not follow accesses of a warp through __syncwarp()
+// to the arrival of one lane (racecheck_ring.cu). Results are compared with the formula.
 //   nvcc -gencode=arch=compute_90a,code=sm_90a -std=c++20 -O2 -I ../../src racecheck_latent.cu -o
 //   latent for how in warp lanes; do for cache in bf16 rows16 rows32 rows64; do
 //     compute-sanitizer --tool racecheck ./latent $how $cache; done; done
