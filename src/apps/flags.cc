@@ -93,7 +93,7 @@ constexpr Flag kServer[] = {
     {"engine-worker-queue-port", kText, kSizes, "8002", "serve: port at the first address of --ips at which the nodes that share one model come together; 0 on the first node: any free port, which is logged. Elsewhere it has no effect."},
     {"node-key-file", kText, kServe, "", "A file whose first line is a secret that the nodes of one model share. Without one whoever reaches that port may join."},
     {"dist-timeout", kFloat, kServe, "600", "Longest time, in seconds, until all nodes of one model have come together.", 0.1, 604800},
-    {"config", kText, kServe, "", "Refused: flags are not read from a file; write them on the command line."},
+    {"config", kText, kServe, "", "A YAML file with flags as keys, without dashes in front: max-model-len: 4096, lists for flags that may be repeated, true and false for switches, objects for those that take JSON; model: the folder. The command line wins over the file, the file over the environment (docs/operations.md)."},
     {"ports", kText, kServe, "", "A port for each replica of --data-parallel-size, with commas, in place of --port: what comes in at one is computed by its replica, and its /metrics are those of this replica (docs/data_parallel.md); 0: any free one."},
     {"metrics-ports", kText, kServe, "", "With --ports: a port for the metrics of each, as --metrics-port."},
     {"num-servers", kInt, kServe, "", "FastDeploy's multi_api_server has it; as many as --ports has.", 1, 1024},
