@@ -9,7 +9,7 @@ boost=libboost-dev
 grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release && boost=libboost1.81-dev
 build=(g++ cmake ninja-build ccache pkg-config "$boost" nlohmann-json3-dev libspdlog-dev
        libfmt-dev prometheus-cpp-dev libsentencepiece-dev libpcre2-dev libutf8proc-dev
-       libssl-dev libedit-dev libxxhash-dev libgrpc++-dev
+       libssl-dev libedit-dev libyaml-dev libxxhash-dev libgrpc++-dev
        libhiredis-dev)
 test=("${build[@]}" libgtest-dev libgmock-dev zlib1g-dev python3 python3-venv git openssl
       redis-server)

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "apps/flag_named.h"
 #include "apps/foreign_flags.h"
 #include "base/check.h"
 #include "base/nearest.h"
@@ -176,6 +177,10 @@ std::string_view command_name(Commands command) {
 
 std::string spoken_name(Commands command) {
   return command == kLibrary ? "libskiff" : fmt::format("skiff {}", command_name(command));
+}
+
+const Flag* flag_named(std::string_view name, Commands command) {
+  return find_flag(dashed(name), command);
 }
 
 Args::Args(Commands command, std::span<const std::string> words) : command_(command) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/config_file.h"
 #include "apps/environment.h"
 #include "apps/help.h"
 #include "base/load_error.h"
@@ -29,10 +30,12 @@ constexpr Command kCommands[] = {
     {kRoute, run_route},         {kStart, run_start},       {kStop, run_stop},
 };
 
-// What the command line says overrides the environment.
-std::vector<std::string> joined(const EnvironmentFlags& environment,
+// What the command line says overrides the file of --config, and that the environment.
+std::vector<std::string> joined(Commands command, const EnvironmentFlags& environment,
                                 const std::vector<std::string>& words) {
   std::vector<std::string> all = environment.words;
+  const std::vector<std::string> file = config_file_words(Args(command, words));
+  all.insert(all.end(), file.begin(), file.end());
   all.insert(all.end(), words.begin(), words.end());
   return all;
 }
@@ -68,7 +71,7 @@ int run(const Command& command, const std::vector<std::string>& words) {
   const EnvironmentFlags environment = environment_for(command.id);
   const Commands has = command.id == kStart ? kStartServe : command.id;
   check_environment(has, environment);
-  const Args args(has, joined(environment, words));
+  const Args args(has, joined(has, environment, words));
   if (command.id & (kRuns | kRoute))
     init_log(args.text("log-level"),
              args.text("log-format") == "json" ? LogFormat::kJson : LogFormat::kText);

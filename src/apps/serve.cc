@@ -242,18 +242,9 @@ std::unique_ptr<engine::Llm> started(const engine::EngineConfig& config,
   }
 }
 
-// A server without what its file says may lack the keys that guard it.
-void refuse_config(const Args& args) {
-  if (args.given("config"))
-    throw UsageError(
-        fmt::format("--config {}: flags are not read from a file; write them on the command line",
-                    args.text("config")));
-}
-
 }  // namespace
 
 int run_serve(const Args& args) {
-  refuse_config(args);
   bound_heaps();
   catch_signals_while_starting();
   check_admission_flags(args);

@@ -22,6 +22,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The flag is a choice: its value is one of the names.
+LogprobsMode logprobs_mode(std::string_view name) {
+  const auto* const found = std::ranges::find(kLogprobsModeNames, name);
+  return static_cast<LogprobsMode>(found - kLogprobsModeNames.begin());
+}
+
 // None for "auto".
 std::optional<DType> dtype_named(const std::string& word) {
   if (word == "float32") return DType::kF32;
@@ -135,6 +141,7 @@ engine::EngineConfig engine_config(const Args& args, const std::string& folder) 
   if (args.command() != kServe && args.given("engine-worker-queue-port"))
     spdlog::warn("--engine-worker-queue-port has no effect: skiff serve alone spans nodes");
   config.expert_parallel = args.on("enable-expert-parallel");
+  if (args.command() & kServices) config.logprobs = logprobs_mode(args.text("logprobs-mode"));
   config.steps_in_flight = args.on("enable-overlap-schedule") ? 2 : 1;
   read_speculation(args, config);
   if (config.speculation && config.speculation->method == draft::kDraftModel)

@@ -9,6 +9,7 @@
 
 #include "base/progress.h"
 #include "draft/settings.h"
+#include "message/logprobs_mode.h"
 #include "model/loader.h"
 #include "nodes/settings.h"
 #include "peer/settings.h"
@@ -53,7 +54,8 @@ struct EngineConfig {
   // what a step costs is not measured.
   sched::Policy policy;
   int steps_in_flight = 2;  // 2: a step is planned while the previous one computes; 1: not
-  std::optional<draft::Settings> speculation;  // how tokens are drafted; none: they are not
+  LogprobsMode logprobs = LogprobsMode::kRawLogprobs;  // what is reported of drawn tokens
+  std::optional<draft::Settings> speculation;          // how tokens are drafted; none: they are not
   double swap_space_gb = 0;  // GB of host memory for blocks that the device has no room for
   std::string storage_path;  // folder for blocks that survive a restart; empty: none
   double storage_gb = 0;     // maximum size of its file, in GB

@@ -151,6 +151,7 @@ StepExecutor& Rank::make_executor(model::HostBlocks& host) {
           .drafter = drafter,
           .forced_rate = resolved_.speculation ? resolved_.speculation->forced_rate : std::nullopt,
           .check = resolved_.speculation ? resolved_.speculation->check : DraftCheck{},
+          .logprobs = resolved_.logprobs,
           .chains = chains(resolved_)});
 }
 

@@ -309,6 +309,7 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
           .captures = model.pooling ? std::vector<int>{} : captures_of(config, device),
           .measures_steps = measured,
           .steps_in_flight = config.steps_in_flight,
+          .logprobs = config.logprobs,
           .speculation = config.speculation,
           .drafter = std::move(drafter),
           .memory_utilization = config.memory_utilization,

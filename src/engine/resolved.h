@@ -9,6 +9,7 @@
 
 #include "draft/settings.h"
 #include "engine/drafter_source.h"
+#include "message/logprobs_mode.h"
 #include "model/loader.h"
 #include "nodes/settings.h"
 #include "peer/settings.h"
@@ -78,9 +79,10 @@ struct Resolved {
   // drafted. limits.policy lacks `cost` until then, and `long_prompt` if it follows from the cost.
   bool measures_steps = false;
   int steps_in_flight = 2;
-  std::optional<draft::Settings> speculation;  // how tokens are drafted; none: they are not
-  std::optional<DrafterSource> drafter;        // the model that drafts, if one does
-  double memory_utilization = 0.9;             // see memory_request()
+  LogprobsMode logprobs = LogprobsMode::kRawLogprobs;  // what is reported of drawn tokens
+  std::optional<draft::Settings> speculation;          // how tokens are drafted; none: they are not
+  std::optional<DrafterSource> drafter;                // the model that drafts, if one does
+  double memory_utilization = 0.9;                     // see memory_request()
   int replicas = 1;  // engines in this process (engine/replicas.h), of which this is one; what is
                      // said above is each one's
   int sharers = 1;   // replicas that share the routed experts by number: all of them, or 1

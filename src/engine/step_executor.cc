@@ -33,11 +33,13 @@ StepBounds bounds_of(const ModelSpec& spec, DType act, const std::vector<WeightF
 bool generates(const ModelSpec& spec) { return spec.head == HeadKind::kVocab; }
 
 // A model that cannot generate draws nothing.
-sample::Sampler::Limits sampler_limits(const ModelSpec& spec, const sched::Limits& limits) {
+sample::Sampler::Limits sampler_limits(const ModelSpec& spec, const sched::Limits& limits,
+                                       LogprobsMode logprobs = LogprobsMode::kRawLogprobs) {
   return {.vocab = generates(spec) ? spec.vocab : 1,
           .max_slots = limits.max_seqs,
           .max_rows = limits.max_logit_rows,
-          .max_context = limits.max_context};
+          .max_context = limits.max_context,
+          .logprobs = logprobs};
 }
 
 // Steps are tuned for row counts from this one on; a recorded step of at most this many rows is
@@ -96,7 +98,7 @@ StepExecutor::StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh
                                                 limits_.max_logit_rows, ops))),
       decoder_(model.spec, model.weights, ops, mesh, options.act),
       slots_(limits_.max_seqs, chained_drafts_, ops),
-      sampler_(sampler_limits(model.spec, limits_), ops,
+      sampler_(sampler_limits(model.spec, limits_, options.logprobs), ops,
                {.how = options.check,
                 .draft_probs = drafter_ != nullptr ? drafter_->draft_probs() : Tensor{},
                 .drafts_per_slot = drafter_ != nullptr ? drafter_->drafts_per_slot() : 0,

@@ -34,7 +34,8 @@ class StepExecutor {
     ModelDrafter* drafter = nullptr;         // fills StepResult::drafts
     std::optional<double> forced_rate = {};  // see draft::Settings
     DraftCheck check = {};                   // how drafts are checked
-    bool chains = false;                     // steps may be chained, if the drafter can
+    LogprobsMode logprobs = LogprobsMode::kRawLogprobs;  // see Sampler::Limits
+    bool chains = false;                                 // steps may be chained, if the drafter can
   };
   // All must outlive the executor. `kv` has the dtype and block size of the plan's blocks; the
   // model's layers come first, then those of a drafter.

@@ -19,10 +19,10 @@ using SeqId = uint64_t;
 constexpr int kNoLogprobs = -1;
 constexpr int kAllLogprobs = 1 << 30;  // the whole vocabulary
 
-// How the next token is drawn, in this order: raw log-probabilities are taken first; then bad
-// words, min_tokens, logit_bias, repetition, presence and frequency edit the logits; then
-// temperature, min_p, top_k and top_p apply, top_p to the probability mass that min_p and top_k
-// leave; then the token is drawn.
+// How the next token is drawn, in this order: raw log-probabilities are taken first (processed
+// ones, see message/logprobs_mode.h, last); then bad words, min_tokens, logit_bias, repetition,
+// presence and frequency edit the logits; then temperature, min_p, top_k and top_p apply, top_p to
+// the probability mass that min_p and top_k leave; then the token is drawn.
 struct SamplingParams {
   float temperature = 1;              // >= 0; 0: greedy
   float top_p = 1;                    // (0, 1]; 0 is greedy, as in FastDeploy

@@ -74,7 +74,7 @@ class Float8Source : public ::testing::Test {
       add(name, read_floats(tensor), tensor.entry->shape, eight, wide);
     std::mt19937 random(5);
     std::normal_distribution<float> normal(0, 0.2f);
-    std::vector<float> drafts(40 * 48);
+    std::vector<float> drafts(size_t{40} * 48);
     for (float& x : drafts) x = normal(random);
     add(std::string(kDrafts) + ".weight", drafts, {40, 48}, eight, wide);
     Json config = read_json_file(golden + "/config.json");

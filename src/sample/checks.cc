@@ -89,8 +89,10 @@ void Sampler::check_sampled(Tensor logits, const DrawColumns& columns, const Pen
 void Sampler::look_up_guesses(Tensor raw, PendingDraw& draw) {
   if (!looks_at_best(draw.rows)) return;
   const std::vector<Token> behind = guesses_behind(draw.rows);
-  const std::vector<int32_t>& rows = draw.logprobs[draw.guessed.size()].rows;
-  PendingLogprobs& group = draw.guessed.emplace_back(PendingLogprobs{.rows = rows});
+  const PendingLogprobs& drawn = draw.logprobs[draw.guessed.size()];
+  const std::vector<int32_t>& rows = drawn.rows;
+  PendingLogprobs& group = draw.guessed.emplace_back(
+      PendingLogprobs{.rows = rows, .logits = drawn.logits, .temperature = drawn.temperature});
   group.tokens = turns_[turn_].take(DType::kI32, {std::ssize(rows)});
   for (size_t i = 0; i < rows.size(); ++i)
     group.tokens.as<int32_t>()[i] = std::max(behind[static_cast<size_t>(rows[i])], 0);

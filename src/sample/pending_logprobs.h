@@ -14,6 +14,10 @@ struct PendingLogprobs {
   int top = 0;
   Tensor tokens, logprob, rank;  // [rows]
   Tensor top_ids, top_logprobs;  // [rows, top]; empty where top is 0
+  // [rows, vocab] f32: read() gives these logits instead, over the temperature of their row where
+  // there is one, and -inf where the log-probability is.
+  Tensor logits = {};
+  std::vector<float> temperature = {};  // of each row, or none
 };
 
 // Starts computing the log-probabilities of group.tokens under `logits`, which has one row for each

@@ -30,14 +30,16 @@ size_t raw_bytes(int vocab, int max_slots) {
 }  // namespace
 
 // A row has four values of 4 bytes and two of 8, five of 4 where it has penalties, four where the
-// most likely tokens are looked at, five where a draft that was sampled is checked, and one where
-// guesses are pending; each array begins on a cache line.
+// most likely tokens are looked at, five where a draft that was sampled is checked, four of 4 and
+// two of 8 where processed log-probabilities are reported, and one where guesses are pending; each
+// array begins on a cache line.
 size_t Sampler::column_bytes(int max_rows) {
-  return static_cast<size_t>(max_rows) * 92 + 21 * kTensorAlign;
+  return static_cast<size_t>(max_rows) * 124 + 27 * kTensorAlign;
 }
 
 Sampler::Sampler(const Limits& limits, Ops& ops, const Checking& checking)
     : vocab_(limits.vocab),
+      reported_(limits.logprobs),
       ops_(ops),
       checking_(checking),
       staging_(ops),
@@ -49,7 +51,7 @@ Sampler::Sampler(const Limits& limits, Ops& ops, const Checking& checking)
       raw_(ops.device(), raw_bytes(vocab_, limits.max_slots)) {}
 
 size_t Sampler::bytes(Device device, const Limits& limits) {
-  const auto& [vocab, max_slots, max_rows, max_context] = limits;
+  const auto& [vocab, max_slots, max_rows, max_context, reported] = limits;
   return EditStore::bytes(vocab, max_slots) +
          TokenCounts::bytes(vocab, max_slots, counted_tokens(limits)) +
          raw_bytes(vocab, max_slots) + static_cast<size_t>(rows_of(limits)) * sizeof(Token) +
@@ -172,32 +174,24 @@ PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> draw_rows,
   staging_.begin();
   logits = logits.row_range(0, rows);
   PendingDraw draw{.rows = {draw_rows.begin(), draw_rows.end()}};
-  // The rules edit in place, while log-probabilities come from the raw logits and need a token that
-  // is not drawn yet, so the raw rows are kept. Ops::logprobs takes one number of best tokens for
-  // all its rows, hence the groups.
-  std::vector<Tensor> raw;
-  int64_t saved = 0;
-  const bool edits = edits_any(draw_rows, columns.penalties);
-  for (auto& [top, group] : logprob_groups(draw_rows)) {
-    const bool as_they_are = !edits && columns.checks.row.rows() == 0 && std::ssize(group) == rows;
-    raw.push_back(as_they_are ? logits : raw_rows(logits, group, saved));
-    draw.logprobs.push_back({.rows = std::move(group), .top = top});
-  }
-  if (edits) edit(logits, draw_rows, columns.penalties);
+  // Log-probabilities need a token that is not drawn yet, so the rows that they are of are kept.
+  // Ops::logprobs takes one number of best tokens for all its rows, hence the groups.
+  const std::vector<Tensor> kept =
+      keep_rows(logits, columns, edits_any(draw_rows, columns.penalties), draw);
   draw.tokens = ids_.view(DType::kI32, {rows});
   draw.host_tokens = turns_[turn_].take(DType::kI32, {rows});
   if (columns.behind) ops_.take_back(columns.sample.draw, columns.behind, checking_.refused);
   ops_.sample(draw.tokens, logits, columns.sample);
   check_sampled(logits, columns, draw);
   counts_.count(draw.tokens, columns.penalties);
-  for (size_t g = 0; g < raw.size(); ++g) {
+  for (size_t g = 0; g < kept.size(); ++g) {
     PendingLogprobs& group = draw.logprobs[g];
     group.tokens = turns_[turn_].take(DType::kI32, {std::ssize(group.rows)});
     for (size_t i = 0; i < group.rows.size(); ++i)
       group.tokens.as<int32_t>()[i] = -1 - group.rows[i];
     ops_.load_tokens(group.tokens, draw.tokens);
-    look_up(ops_, turns_[turn_], group, raw[g]);
-    look_up_guesses(raw[g], draw);
+    look_up(ops_, turns_[turn_], group, kept[g]);
+    look_up_guesses(kept[g], draw);
   }
   look_up_best(logits, columns, draw);
   ops_.copy(draw.host_tokens, draw.tokens);
@@ -325,6 +319,7 @@ DrawColumns Sampler::columns(Upload& upload, std::span<const DrawRow> rows) cons
           .penalties = penalty_columns(upload, rows),
           .plain = plain_columns(upload, rows, sample),
           .checks = check_columns(upload, rows),
+          .reported = reported_columns(upload, rows),
           .behind = behind_column(upload, rows)};
 }
 

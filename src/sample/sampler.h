@@ -1,9 +1,9 @@
 // sample/sampler.h -- samples tokens and log-probabilities from rows of logits.
 //
 // Order of work for a row (message/request.h states the same for callers): log-probabilities are of
-// the raw logits; then the rules of sample/rules.h edit the logits; then the tokens that a
-// constraint does not allow become impossible; then temperature, min_p, top_k, top_p and the draw,
-// all inside Ops::sample.
+// the raw logits, unless Limits::logprobs says otherwise; then the rules of sample/rules.h edit the
+// logits; then the tokens that a constraint does not allow become impossible; then temperature,
+// min_p, top_k, top_p and the draw, all inside Ops::sample.
 //
 // Where Ops computes lie the tokens that sequences with penalties have seen, counted there
 // (sample/token_counts.h), and biases and bans as lists of edits (sample/edit_store.h). Sequences
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "message/draft_check.h"
+#include "message/logprobs_mode.h"
 #include "message/step.h"
 #include "ops/pinned_arena.h"
 #include "ops/upload.h"
@@ -53,9 +54,10 @@ struct SampleOutput {
 // What a draw is told of its rows.
 struct DrawColumns {
   SampleBatch sample;
-  Penalties penalties;  // those of the rows whose slots have some
-  SampleBatch plain;    // temperatures alone; where guesses are looked up among the best tokens
-  DraftChecks checks;   // drafts that were sampled; with DraftRule::kRejection
+  Penalties penalties;   // those of the rows whose slots have some
+  SampleBatch plain;     // temperatures alone; where guesses are looked up among the best tokens
+  DraftChecks checks;    // drafts that were sampled; with DraftRule::kRejection
+  SampleBatch reported;  // of rows whose log-probabilities are processed ones
   // [rows] i32: the slot, where it has guesses in a draw that is pending: sample.draw is the number
   // if all of them are right. Others have -1. Empty if there is none.
   Tensor behind;
@@ -93,6 +95,7 @@ class Sampler {
     int vocab = 0, max_slots = 0;
     int max_rows = 0;     // rows of a draw; at least max_slots, which is also the default
     int max_context = 0;  // tokens of a sequence; 0: no bound
+    LogprobsMode logprobs = LogprobsMode::kRawLogprobs;  // what is reported of drawn tokens
   };
   Sampler(const Limits& limits, Ops& ops, const Checking& checking = {});
   // The bytes that a sampler allocates where Ops computes, and those in page-locked host memory;
@@ -156,6 +159,11 @@ class Sampler {
     int guessed = 0;                          // rows behind guesses in these draws
     bool thinking = false;                    // see thinks(); only with DraftRule::kRelaxed
   };
+  // How the distribution is shaped from which a row is drawn.
+  struct Shape {
+    float temperature = 1, top_p = 1, min_p = 0;
+    int top_k = 0;
+  };
   using Groups = std::map<int, std::vector<int32_t>>;  // rows by their number of best tokens
 
   const Slot& slot(int index) const;
@@ -163,6 +171,11 @@ class Sampler {
   int clamp_top(int n) const;
   Groups logprob_groups(std::span<const DrawRow> rows) const;
   Tensor raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_t& saved);
+  Shape shape_of(const DrawRow& row) const;
+  SampleBatch reported_columns(Upload& upload, std::span<const DrawRow> rows) const;
+  void keep_logits(const PendingDraw& draw, PendingLogprobs& group, Tensor logits);
+  std::vector<Tensor> keep_rows(Tensor logits, const DrawColumns& columns, bool edits,
+                                PendingDraw& draw);
   std::shared_ptr<EditList> share_biases(const SamplingParams& params);
   void close(std::optional<Slot>& slot);
   bool edits_any(std::span<const DrawRow> rows, const Penalties& penalties);
@@ -184,6 +197,7 @@ class Sampler {
   void count(const DrawRow& row, const SampleOutput& out, Token& token);
 
   int vocab_;
+  const LogprobsMode reported_;
   Ops& ops_;
   const Checking checking_;
   Staging staging_;
@@ -192,7 +206,7 @@ class Sampler {
   std::vector<std::optional<Slot>> slots_;
   Upload columns_;  // holds the DrawColumns
   Buffer ids_;      // [max_rows] i32, where Ops computes: the tokens drawn last
-  Buffer raw_;      // [max_slots, vocab] f32: rows of logits before the rules edit them
+  Buffer raw_;      // [max_slots, vocab] f32: rows of logits that log-probabilities are of
   // Page-locked memory for one draw each, used in turns.
   std::array<PinnedArena, 3> turns_;
   size_t turn_ = 0;

@@ -526,5 +526,100 @@ TEST(SamplerDeathTest, UnopenedSlot) {
   EXPECT_DEATH(sampler.open({.slot = 2}), "slot 2 of 2");
 }
 
+// What a draw reports of one row in each mode, beside what is computed here from the same logits.
+class ReportedTest : public SamplerTest {
+ protected:
+  PositionLogprobs reported(LogprobsMode mode, const SamplingParams& params) {
+    Sampler sampler({.vocab = kVocab, .max_slots = 2, .logprobs = mode}, *ops);
+    SamplingParams silent = params;
+    silent.logprobs = kNoLogprobs;
+    Running plain{
+        .name = 5, .slot = 0, .history = {1, 2}};  // a neighbour without log-probabilities
+    sampler.open(opening(plain, 2, silent));
+    sampler.open(opening(row_, 2, params));
+    Running here = row_;
+    const SampleOutput out = step(sampler, {&plain, &here});
+    EXPECT_FALSE(out.logprobs[0]);
+    EXPECT_EQ(out.logprobs[1]->chosen.token, out.tokens[1]);
+    return out.logprobs[1].value();
+  }
+  std::vector<float> logits() const { return model(row_.name, row_.history); }
+  // Biased logits over the temperature; -inf but for the `keep` largest.
+  static std::vector<float> shaped(std::vector<float> x, const SamplingParams& p, int keep) {
+    for (const auto& [token, bias] : p.logit_bias) x[static_cast<size_t>(token)] += bias;
+    std::vector<float> sorted = x;
+    std::ranges::sort(sorted, std::greater());
+    const float least = sorted[static_cast<size_t>(keep) - 1];
+    for (float& v : x)
+      v = v < least ? -std::numeric_limits<float>::infinity()
+                    : v / (p.temperature == 0 ? 1 : p.temperature);
+    return x;
+  }
+  static std::vector<float> normalized(std::vector<float> x) {
+    double sum = 0;
+    for (const float v : x) sum += std::exp(static_cast<double>(v));
+    for (float& v : x) v -= static_cast<float>(std::log(sum));
+    return x;
+  }
+  // Sums and logarithms are of numbers below 16 in float32: some steps of 2^-20 each.
+  static void expect_values(const PositionLogprobs& got, const std::vector<float>& want) {
+    constexpr float kTolerance = 1e-5f;
+    const auto expect_one = [&](const TokenLogprob& one) {
+      const float exact = want[static_cast<size_t>(one.token)];
+      if (std::isinf(exact))
+        EXPECT_EQ(one.logprob, exact) << one.token;
+      else
+        EXPECT_NEAR(one.logprob, exact, kTolerance) << one.token;
+    };
+    expect_one(got.chosen);
+    for (const TokenLogprob& one : got.top) expect_one(one);
+    EXPECT_TRUE(std::ranges::is_sorted(got.top, std::greater(), &TokenLogprob::logprob));
+  }
+  static SamplingParams params(float temperature) {
+    SamplingParams p;
+    p.temperature = temperature;
+    p.top_k = 4;
+    p.logit_bias = {{10, 6.0f}, {20, -3}, {7, 2.5f}};
+    p.seed = 9;
+    p.logprobs = 6;
+    return p;
+  }
+
+  const Running row_{.name = 11, .slot = 1, .history = {4, 3}};
+};
+
+TEST_F(ReportedTest, RawOnesAreOfTheModelsLogits) {
+  for (const float temperature : {0.0f, 0.7f}) {
+    expect_values(reported(LogprobsMode::kRawLogprobs, params(temperature)), normalized(logits()));
+    expect_values(reported(LogprobsMode::kRawLogits, params(temperature)), logits());
+  }
+}
+
+TEST_F(ReportedTest, ProcessedOnesAreOfWhatIsDrawnFrom) {
+  const SamplingParams p = params(0.7f);
+  const std::vector<float> x = shaped(logits(), p, 4);
+  expect_values(reported(LogprobsMode::kProcessedLogprobs, p), normalized(x));
+  const PositionLogprobs got = reported(LogprobsMode::kProcessedLogits, p);
+  expect_values(got, x);
+  EXPECT_TRUE(std::isfinite(got.top[3].logprob));
+  EXPECT_TRUE(std::isinf(got.top[4].logprob));
+}
+
+// Its tokens do not depend on temperature or top_k, and neither does what is reported of them.
+TEST_F(ReportedTest, GreedyOnesAreEditedAlone) {
+  const SamplingParams p = params(0);
+  const std::vector<float> x = shaped(logits(), p, kVocab);
+  expect_values(reported(LogprobsMode::kProcessedLogprobs, p), normalized(x));
+  expect_values(reported(LogprobsMode::kProcessedLogits, p), x);
+}
+
+TEST_F(ReportedTest, TokensAreTheSameInEachMode) {
+  const SamplingParams p = params(1.4f);
+  const Token token = reported(LogprobsMode::kRawLogprobs, p).chosen.token;
+  for (const LogprobsMode mode :
+       {LogprobsMode::kProcessedLogprobs, LogprobsMode::kRawLogits, LogprobsMode::kProcessedLogits})
+    EXPECT_EQ(reported(mode, p).chosen.token, token);
+}
+
 }  // namespace
 }  // namespace skiff::sample
