@@ -48,7 +48,7 @@ void PeerTiers::open_shelf(const Resolved& resolved, LowerTiers& lower) {
                                          random_seed(), settings_.shares_memory);
   if (settings_.shares_memory && shelf_->memory_file() < 0)
     spdlog::warn("blocks go over TCP on this machine, too: the system has no memory to share");
-  lower.config.stores_found = true;
+  lower.config.stores_found = lower.config.hands_over = true;
   lower.config.saves_per_step =
       std::max(lower.config.saves_per_step, resolved.limits.max_rows / resolved.cache.block_size);
   lower.sources.push_back(std::make_unique<peer::ShelfSource>(shelf_));

@@ -27,6 +27,8 @@ struct TierConfig {
   bool always_pays = false;
   // A block of the device that a sequence finds is stored again in the sources that lack it.
   bool stores_found = false;
+  // Somebody waits for what is stored: saves are planned before further rows, see Scheduler.
+  bool hands_over = false;
 };
 
 // Reads a record of a source into a host block, or writes a host block to a record. `key` and
@@ -163,6 +165,7 @@ class Tiers {
 
   bool empty() const { return host_.size() == 0; }  // whether there are no lower tiers
   bool has_sources() const { return !sources_.empty(); }
+  bool hands_over() const { return config_.hands_over; }
   bool owes_saves() const { return num_pending_ > 0; }
   bool awaits_answer() const { return !open_.empty(); }
   // Whether no job is under way and no plan in flight, as renew() needs it.

@@ -117,6 +117,8 @@ class Scheduler {
   Status check(const NewSequence& sequence) const;
   Status check_kind(const NewSequence& sequence) const;
   bool waits_for_drafts(const PlanBuilder& step) const;
+  bool has_rows_in_flight() const;
+  StepPlan plan_saves();
   bool may_chain(const StepPlan& plan, size_t span) const;
   void continue_loads(PlanBuilder& step);
   bool continue_decodes(PlanBuilder& step);

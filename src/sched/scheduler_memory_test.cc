@@ -57,6 +57,33 @@ TEST_F(Schedule, AfterPreemptionTheFileIsAskedAgain) {
   EXPECT_GT(reads, reads_before);
 }
 
+// The blocks of a prompt wait neither for the rows of the next one nor with them for the end of a
+// step.
+TEST_F(Schedule, BlocksThatAreHandedOverGoBeforeFurtherRows) {
+  kv::BlockSources sources;
+  sources.push_back(std::make_unique<kv::RecordSource>(32, /*seed=*/0));
+  cache_ = std::make_unique<kv::CacheIndex>(
+      40, kBlock, true, 0, kv::TierConfig{.host_blocks = 8, .spill = false, .hands_over = true},
+      std::move(sources));
+  scheduler_ = std::make_unique<Scheduler>(limits(4, 64), *cache_);
+  add(request(1, 13, 1));
+  EXPECT_THAT(rows(plan()), ElementsAre(Rows{1, 0, 13}));
+  add(request(2, 9, 1));
+  EXPECT_TRUE(scheduler_->plan().empty()) << "its rows would go before the blocks of the first";
+  commit();
+  const StepPlan& saves = plan();
+  EXPECT_EQ(saves.saves.size(), 3u);
+  EXPECT_THAT(saves.spans, IsEmpty());
+  EXPECT_THAT(rows(plan()), ElementsAre(Rows{2, 0, 9})) << "the device need not wait";
+  EXPECT_THAT(scheduler_->tiers().take_jobs(), IsEmpty());
+  commit();
+  EXPECT_EQ(scheduler_->tiers().take_jobs().size(), 3u) << "before the rows are done";
+  commit();
+  EXPECT_EQ(plan().saves.size(), 1u) << "half of host memory may be on its way";
+  commit();
+  EXPECT_TRUE(plan().empty());
+}
+
 // The same placeholder tokens: of two images nothing is shared but the block before them.
 TEST_F(Schedule, APromptFindsOnlyBlocksOfItsOwnExtras) {
   start(limits(4, 64));

@@ -9,7 +9,14 @@
 
 namespace skiff::sched {
 
+// Blocks are saved once the step that computes them is committed, and stored once the plan that
+// saves them is. Where somebody waits for them, neither shall take as long as the rows of the next
+// prompt: no rows are planned while others are in flight, and saves have a step of their own.
 StepPlan Scheduler::plan() {
+  if (cache_.tiers().hands_over()) {
+    if (has_rows_in_flight()) return {};
+    if (StepPlan saves = plan_saves(); !saves.empty()) return saves;
+  }
   const Wanted wanted = this->wanted();
   PlanBuilder step(step_ + 1, limits_, wanted);
   if (waits_for_drafts(step)) return {};
@@ -26,6 +33,19 @@ StepPlan Scheduler::plan() {
   if (may_admit()) admit(step);
   if (has_aim_ && roomy) continue_prefills(step, PromptKind::kLong);
   StepPlan plan = step.take();
+  cache_.finish(plan);
+  if (!plan.empty()) ++step_;
+  return plan;
+}
+
+bool Scheduler::has_rows_in_flight() const {
+  return std::ranges::any_of(running_, [](const auto& each) { return each.second->in_flight > 0; });
+}
+
+StepPlan Scheduler::plan_saves() {
+  StepPlan plan;
+  if (!cache_.tiers().owes_saves()) return plan;
+  plan = PlanBuilder(step_ + 1, limits_, {}).take();
   cache_.finish(plan);
   if (!plan.empty()) ++step_;
   return plan;
