@@ -144,10 +144,14 @@ void BatchBuilder::build(const StepPlan& plan, const sample::Sampler* sampler, S
   choose_logit_rows(plan, sampler, frame);
   batch.out_rows = upload_.take(DType::kI32, {std::ssize(out_rows_)});
   std::ranges::copy(out_rows_, batch.out_rows.as<int32_t>());
-  frame.slots = sampled_slots(frame.rows);
-  if (sampler) frame.columns = sampler->columns(upload_, frame.rows.drawn);
-  batch.moved_back = moved_back(plan, batch.num_seqs);
-  if (plan.chained) add_verdicts(plan, frame);
+  const bool padded = frame.key && (plan.chained || captures_.ragged);
+  const size_t seqs = padded ? static_cast<size_t>(batch.num_seqs) : frame.rows.num_sampled;
+  frame.whole = padded && plan.chained && round.empty() &&
+                (sampler == nullptr || sampler->draws_plainly(frame.rows.drawn));
+  frame.slots = sampled_slots(frame.rows, seqs);
+  batch.moved_back = moved_back(plan, batch.num_seqs, padded && plan.chained);
+  if (plan.chained) add_verdicts(plan, frame.slots.rows(), frame);
+  frame.columns = columns(sampler, frame);
   const Arrival numbers = upload_.arrival();
   add_pages(plan, batch);
   for (Tensor* t : {&batch.tokens, &batch.positions, &batch.row_start, &batch.kv_len,
@@ -200,8 +204,8 @@ Token BatchBuilder::code_of(Token token, const Span& span, int row) const {
 }
 
 // Padding sequences do not move.
-MovedBack BatchBuilder::moved_back(const StepPlan& plan, int num_seqs) {
-  if (std::ranges::none_of(plan.spans, &Span::after_drafts)) return {};
+MovedBack BatchBuilder::moved_back(const StepPlan& plan, int num_seqs, bool always) {
+  if (!always && std::ranges::none_of(plan.spans, &Span::after_drafts)) return {};
   SKIFF_CHECK(chaining_.drafts > 0);
   const Tensor slots = upload_.take(DType::kI32, {num_seqs});
   std::fill_n(slots.as<int32_t>(), num_seqs, -1);
@@ -210,20 +214,30 @@ MovedBack BatchBuilder::moved_back(const StepPlan& plan, int num_seqs) {
   return {.slots = slots, .refused = chaining_.refused};
 }
 
-// All spans sample, and their drafts are checked in the first draw.
-void BatchBuilder::add_verdicts(const StepPlan& plan, StepFrame& frame) {
-  const auto n = std::ssize(plan.spans);
+// All spans sample, and their drafts are checked in the first draw. Places behind them have none.
+void BatchBuilder::add_verdicts(const StepPlan& plan, int64_t n, StepFrame& frame) {
   SKIFF_CHECK(frame.rows.by_depth.empty() && frame.rows.num_sampled == plan.spans.size());
   DraftVerdicts& out = frame.verdicts;
-  for (Tensor* t : {&out.drafts, &out.draws, &out.kept}) *t = upload_.take(DType::kI32, {n});
-  auto next = static_cast<int32_t>(n);
-  for (int64_t i = 0; i < n; ++i) {
-    const Span& span = plan.spans[static_cast<size_t>(i)];
+  for (Tensor* t : {&out.drafts, &out.draws, &out.kept}) {
+    *t = upload_.take(DType::kI32, {n});
+    std::fill_n(t->as<int32_t>(), n, 0);
+  }
+  auto next = static_cast<int32_t>(plan.spans.size());
+  for (size_t i = 0; i < plan.spans.size(); ++i) {
+    const Span& span = plan.spans[i];
     out.drafts.as<int32_t>()[i] = span.draft;
     out.draws.as<int32_t>()[i] = std::exchange(next, next + span.draft);
     out.kept.as<int32_t>()[i] =
         chaining_.forced_rate ? forced_kept(*chaining_.forced_rate, span, plan.step) : -1;
   }
+}
+
+sample::DrawColumns BatchBuilder::columns(const sample::Sampler* sampler, const StepFrame& frame) {
+  if (frame.whole && sampler == nullptr)
+    return sample::Sampler::greedy_columns(upload_, frame.batch.num_tokens);
+  if (sampler == nullptr) return {};
+  if (!frame.whole) return sampler->columns(upload_, frame.rows.drawn);
+  return sampler->whole_columns(upload_, frame.rows.drawn, frame.batch.num_tokens);
 }
 
 void BatchBuilder::add_pages(const StepPlan& plan, RaggedBatch& batch) {
@@ -305,9 +319,11 @@ void BatchBuilder::choose_drafts(const StepPlan& plan, const sample::Sampler* sa
   }
 }
 
-Tensor BatchBuilder::sampled_slots(const LogitRows& rows) {
-  const Tensor slots = upload_.take(DType::kI32, {static_cast<int64_t>(rows.num_sampled)});
-  for (size_t i = 0; i < rows.num_sampled; ++i) slots.as<int32_t>()[i] = rows.drawn[i].slot;
+Tensor BatchBuilder::sampled_slots(const LogitRows& rows, size_t n) {
+  const Tensor slots = upload_.take(DType::kI32, {static_cast<int64_t>(n)});
+  auto* const to = slots.as<int32_t>();
+  for (size_t i = 0; i < rows.num_sampled; ++i) to[i] = rows.drawn[i].slot;
+  std::fill(to + rows.num_sampled, to + n, -1);
   return slots;
 }
 

@@ -46,6 +46,9 @@ class BatchBuilder {
   // after which this step is done. With the parts of a round, of which this step is one, all
   // replicas have either recorded steps of as many rows, or, if there is no recording that suits
   // all, at least one row each, which may be padding.
+  //
+  // Of a recorded step that is chained, or a drafter's, the shape alone says where all arrays lie
+  // but the parameters of draws, and of one that is whole also where these do.
   void build(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame,
              std::span<const RoundPart> round = {});
   void done_with(uint64_t mark) { upload_.done_with(mark); }
@@ -68,9 +71,10 @@ class BatchBuilder {
   void choose_drafts(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame);
   int want(int row, int count);
   Token code_of(Token token, const Span& span, int row) const;
-  MovedBack moved_back(const StepPlan& plan, int num_seqs);
-  void add_verdicts(const StepPlan& plan, StepFrame& frame);
-  Tensor sampled_slots(const LogitRows& rows);
+  MovedBack moved_back(const StepPlan& plan, int num_seqs, bool always);
+  void add_verdicts(const StepPlan& plan, int64_t n, StepFrame& frame);
+  Tensor sampled_slots(const LogitRows& rows, size_t n);
+  sample::DrawColumns columns(const sample::Sampler* sampler, const StepFrame& frame);
 
   int block_size_, max_pages_, max_rows_, max_logit_rows_, max_seqs_;
   Captures captures_;

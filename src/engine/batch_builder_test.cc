@@ -100,5 +100,83 @@ TEST(Drafts, StepsThatNearlyFillARecordedOneArePaddedToIt) {
   EXPECT_FALSE(frame.key) << "so would they here";
 }
 
+// Steps whose drafts the host does not see checked. All their arrays lie in the same places.
+class ChainedSteps : public testing::Test {
+ protected:
+  static constexpr int kSlots = 4, kRows = 12;
+  void open(const SamplingParams& params = {}) {
+    for (int slot = 0; slot < kSlots; ++slot)
+      sampler_.open({.slot = slot, .params = params, .history = {1}, .prompt_len = 1});
+  }
+  StepFrame build(const std::vector<int>& counts, bool behind) {
+    StepPlan plan = plan_of(counts, 5);
+    plan.chained = true;
+    for (Span& span : plan.spans) {
+      span.draft = span.count - 1;
+      span.after_drafts = behind;
+    }
+    StepFrame frame;
+    builder_.build(plan, &sampler_, frame);
+    builder_.done_with(ops_->mark());
+    return frame;
+  }
+  static std::vector<const void*> places(const StepFrame& frame) {
+    std::vector<const void*> out;
+    for (const Tensor& t :
+         {frame.batch.tokens, frame.batch.positions, frame.batch.row_start, frame.batch.kv_len,
+          frame.batch.out_rows, frame.batch.moved_back.slots, frame.slots, frame.verdicts.drafts,
+          frame.verdicts.draws, frame.verdicts.kept, frame.columns.sample.temperature,
+          frame.columns.sample.draw, frame.columns.behind})
+      out.push_back(t.data);
+    return out;
+  }
+
+  std::unique_ptr<Ops> ops_ = make_reference_ops();
+  std::vector<int32_t> refused_ = std::vector<int32_t>(kSlots, 0);
+  Tensor table_ = host_tensor(refused_.data(), DType::kI32, {kSlots});
+  sample::Sampler sampler_{
+      {.vocab = 50, .max_slots = kSlots, .max_rows = kRows}, *ops_, {.refused = table_}};
+  BatchBuilder builder_{
+      {.max_seqs = kSlots, .max_rows = kRows, .max_context = 64, .max_logit_rows = kRows},
+      kBlock,
+      {.sizes = {4}, .drafts = 1},
+      *ops_,
+      {.drafts = 1, .refused = table_}};
+};
+
+TEST_F(ChainedSteps, AreWholeAndPaddedToTheRecordedOne) {
+  open();
+  const StepFrame frame = build({2, 1, 2, 2}, /*behind=*/true);
+  EXPECT_TRUE(frame.whole);
+  EXPECT_EQ(frame.columns.sample.draw.rows(), 8);
+  EXPECT_THAT(numbers(frame.verdicts.drafts), ElementsAre(1, 0, 1, 1));
+  EXPECT_THAT(numbers(frame.verdicts.draws), ElementsAre(4, 5, 5, 6));
+  EXPECT_THAT(numbers(frame.batch.moved_back.slots), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(numbers(frame.batch.out_rows), ElementsAre(0, 2, 3, 5, 1, 4, 6, 7));
+  const StepFrame fewer = build({2, 2, 2}, /*behind=*/false);
+  EXPECT_TRUE(fewer.whole);
+  EXPECT_THAT(numbers(fewer.slots), ElementsAre(0, 1, 2, -1));
+  EXPECT_THAT(numbers(fewer.verdicts.drafts), ElementsAre(1, 1, 1, 0));
+  EXPECT_THAT(numbers(fewer.batch.moved_back.slots), ElementsAre(-1, -1, -1, -1));
+}
+
+TEST_F(ChainedSteps, HaveTheirArraysInTheSamePlaces) {
+  open();
+  std::vector<std::vector<const void*>> all;
+  for (const bool behind : {false, true, true, false, false})
+    all.push_back(places(build(behind ? std::vector{2, 1, 2, 2} : std::vector{2, 2, 2}, behind)));
+  EXPECT_EQ(all[0], all[2]);  // the builder has memory for two steps, used in turns
+  EXPECT_EQ(all[0], all[4]);
+  EXPECT_EQ(all[1], all[3]);
+}
+
+TEST_F(ChainedSteps, AreNotWholeWhereADrawNeedsMore) {
+  open({.logit_bias = {{3, 1.0f}}});
+  const StepFrame frame = build({2, 2, 2}, /*behind=*/false);
+  EXPECT_FALSE(frame.whole);
+  EXPECT_EQ(frame.columns.sample.draw.rows(), 6) << "rows that are drawn, and no padding";
+  EXPECT_THAT(numbers(frame.slots), ElementsAre(0, 1, 2, -1)) << "the drafter is recorded alone";
+}
+
 }  // namespace
 }  // namespace skiff::engine

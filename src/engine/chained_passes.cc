@@ -59,34 +59,15 @@ size_t ChainedPasses::memory_bytes(const Options& options, const Ops& ops) {
          static_cast<size_t>(options.tokens - 1) * pass(1);
 }
 
-// `tokens`: where kOnDevice is looked up; empty: nowhere.
-model::Forward ChainedPasses::forward(const RaggedBatch& batch, const std::optional<ReplayKey>& key,
-                                      Tensor hidden, Tensor tokens) {
-  return recorded_.replay(parts_.ops, key, [&] {
-    parts_.arena.reset();
-    if (tokens) parts_.ops.load_tokens(batch.tokens, tokens);
-    return parts_.decoder.forward(batch, parts_.kv, parts_.arena, hidden);
-  });
-}
-
-// Begins a pass. A recorded one is told from those of other depths.
-void ChainedPasses::begin(Pass& pass, const StepPlan& plan, int depth) const {
+// A recorded pass is told from those of other depths.
+void ChainedPasses::build(Pass& pass, const StepPlan& plan, int depth) const {
   pass.builder.build(plan, nullptr, pass.frame);
   if (pass.frame.key) pass.frame.key->variant = kVariant + depth;
-  parts_.ops.begin_step(pass.frame.batch, pass.frame.arrivals);
 }
 
-// A model's rows lie a position behind those of the step; by how many refused drafts these moved
-// back is read before the verdict replaces it.
-model::Forward ChainedPasses::first(const Step& step, Tensor ends) {
-  RaggedBatch batch = step.frame.batch;
-  std::optional<ReplayKey> key = step.frame.key;
-  if (key) key->variant = kVariant;
-  if (!options_.joins) {
-    begin(passes_.front(), ahead(step.plan), 0);
-    batch = passes_.front().frame.batch;
-    key = passes_.front().frame.key;
-  }
+// Settles the step; returns `batch` with the tokens and the ends that follow from the verdicts.
+RaggedBatch ChainedPasses::settle(const Step& step, RaggedBatch batch) {
+  const Tensor ends = ends_.row_range(0, std::max(batch.num_seqs, step.frame.batch.num_seqs));
   parts_.ops.settle_drafts(step.frame.verdicts, {.last = slots_.last(),
                                                  .refused = slots_.refused(),
                                                  .moved = slots_.moved(),
@@ -94,38 +75,88 @@ model::Forward ChainedPasses::first(const Step& step, Tensor ends) {
                                                  .ends = ends});
   batch.tokens = next_.row_range(0, batch.num_tokens);
   batch.out_rows = ends.row_range(0, batch.num_seqs);
-  return forward(batch, key, options_.joins ? step.hidden.row_range(0, batch.num_tokens) : Tensor{},
-                 {});
+  return batch;
+}
+
+// Computes a pass, and draws the drafts of one depth from its out_rows, whose hidden rows the next
+// pass of a module takes.
+void ChainedPasses::draft(const RaggedBatch& batch, Tensor hidden, Tensor slots, int depth) {
+  parts_.arena.reset();
+  const model::Forward out = parts_.decoder.forward(batch, parts_.kv, parts_.arena, hidden);
+  const int64_t n = slots.rows();
+  const Tensor ids = ids_.row_range(0, n);
+  parts_.ops.sample(ids, out.logits.row_range(0, n), first_rows(parts_.greedy, n));
+  parts_.ops.store_tokens(slots_.drafts(depth), slots, ids);
+  if (options_.joins && depth + 1 < options_.tokens)
+    parts_.ops.gather_rows(parts_.joined.row_range(0, n), out.hidden,
+                           batch.out_rows.row_range(0, n));
+}
+
+Arrival ChainedPasses::drafts_of(const Step& step, int64_t seqs, int depth) const {
+  const int64_t n = std::min(seqs, step.out.cols());
+  return {step.out.row_range(depth, 1).reshaped({step.out.cols()}).row_range(0, n),
+          ids_.row_range(0, n)};
+}
+
+void ChainedPasses::join(const Step& step) {
+  if (!options_.joins) return;
+  const RaggedBatch& rows = step.frame.batch;
+  Tensor hidden = step.hidden.row_range(0, rows.num_tokens);
+  if (parts_.combined) {
+    const Tensor combined = parts_.combined.row_range(0, rows.num_tokens);
+    parts_.decoder.combine(combined, hidden);
+    hidden = combined;
+  }
+  draft(settle(step, rows), hidden, step.frame.verdicts.slots, 0);
+}
+
+Arrival ChainedPasses::joined_drafts(const Step& step) const {
+  return options_.joins ? drafts_of(step, step.frame.verdicts.slots.rows(), 0) : Arrival{};
+}
+
+void ChainedPasses::first_of_module(const Step& step) {
+  std::optional<ReplayKey> key = step.frame.key;
+  if (key) key->variant = kVariant;
+  parts_.ops.replay(key, [&] { join(step); });
+  const Arrival drafts = joined_drafts(step);
+  parts_.ops.copy(drafts.to, drafts.from);
+}
+
+// A model's rows lie a position behind those of the step; by how many refused drafts these moved
+// back is read before the verdict replaces it.
+void ChainedPasses::first_of_model(const Step& step, Pass& pass) {
+  build(pass, ahead(step.plan), 0);
+  const StepFrame& frame = pass.frame;
+  parts_.ops.begin_step(frame.batch, frame.arrivals);
+  const RaggedBatch batch = settle(step, frame.batch);
+  parts_.ops.replay(frame.key, [&] { draft(batch, {}, frame.slots, 0); });
+  const Arrival drafts = drafts_of(step, frame.slots.rows(), 0);
+  parts_.ops.copy(drafts.to, drafts.from);
+}
+
+void ChainedPasses::further(const Step& step, Pass& pass, int depth) {
+  build(pass, behind(step.plan, depth + (options_.joins ? 0 : 1)), depth);
+  const StepFrame& frame = pass.frame;
+  const Tensor hidden =
+      options_.joins ? parts_.joined.row_range(0, frame.batch.num_tokens) : Tensor{};
+  const Arrival drafts = drafts_of(step, frame.slots.rows(), depth);
+  parts_.ops.run_step(frame.key, {frame.batch, frame.arrivals, {&drafts, 1}}, [&] {
+    parts_.ops.load_tokens(frame.batch.tokens, slots_.drafts(depth - 1));
+    draft(frame.batch, hidden, frame.slots, depth);
+  });
 }
 
 void ChainedPasses::launch(const Step& step) {
-  const int64_t n = std::ssize(step.plan.spans);
-  draw(step, 0, first(step, ends_), ends_.row_range(0, n));
-  int depth = options_.joins ? 1 : 0, joined = options_.joins ? 0 : 1;
+  if (options_.joins && !step.joined) first_of_module(step);
+  int depth = options_.joins ? 1 : 0;
   for (Pass& pass : passes_) {
-    const StepFrame& frame = pass.frame;
-    if (depth > 0) {
-      begin(pass, behind(step.plan, depth + joined), depth);
-      const Tensor hidden =
-          options_.joins ? parts_.joined.row_range(0, frame.batch.num_tokens) : Tensor{};
-      draw(step, depth, forward(frame.batch, frame.key, hidden, slots_.drafts(depth - 1)),
-           frame.batch.out_rows.row_range(0, n));
-    }
+    if (depth == 0)
+      first_of_model(step, pass);
+    else
+      further(step, pass, depth);
     pass.builder.done_with(parts_.ops.mark());
     ++depth;
   }
-}
-
-// Draws the drafts of one depth from the rows `ends` of a pass, whose hidden rows the next one
-// takes.
-void ChainedPasses::draw(const Step& step, int depth, const model::Forward& out, Tensor ends) {
-  const int64_t n = ends.rows();
-  const Tensor ids = ids_.row_range(0, n);
-  parts_.ops.sample(ids, out.logits.row_range(0, n), first_rows(parts_.greedy, n));
-  parts_.ops.store_tokens(slots_.drafts(depth), step.frame.verdicts.slots, ids);
-  parts_.ops.copy(step.out.row_range(depth, 1).reshaped({n}), ids);
-  if (options_.joins && depth + 1 < options_.tokens)
-    parts_.ops.gather_rows(parts_.joined.row_range(0, n), out.hidden, ends);
 }
 
 // Returns the first pass of a model, whose tokens lie in next_.

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "engine/batch_builder.h"
-#include "engine/recorded_forwards.h"
 #include "engine/slot_tokens.h"
 #include "model/decoder.h"
 
@@ -28,13 +27,14 @@ class ChainedPasses {
     std::vector<int> captures;  // numbers of sequences of passes that are recorded
   };
   // The drafter's own. All must outlive this. `joined` has room for a module's hidden rows of a
-  // pass; `greedy` draws the most likely token of each sequence.
+  // pass, `combined` for those of a step, if taps are combined (ModelSpec::kBeside); `greedy` draws
+  // the most likely token of each sequence.
   struct Parts {
     Ops& ops;
     model::Decoder& decoder;
     std::span<const KvLayer> kv;
     Arena& arena;
-    Tensor joined;
+    Tensor joined, combined;
     SampleBatch greedy;
   };
   ChainedPasses(const Parts& parts, const Options& options, const SlotTokens& slots);
@@ -44,12 +44,17 @@ class ChainedPasses {
   struct Step {
     const StepPlan& plan;    // chained
     const StepFrame& frame;  // its forward pass and its draw have been started
-    Tensor hidden;           // rows of the whole batch, for a module
-    Tensor out;              // [tokens, spans] i32 in page-locked memory: the drafts, once done
+    Tensor hidden = {};      // rows of the whole batch, or their taps, for a module
+    Tensor out;  // [tokens, spans or more] i32 in page-locked memory: the drafts, once done
+    bool joined = false;  // the step was recorded with what join() does
   };
   // Starts all passes behind a step. The memory of the passes before the last ones is used again.
   void launch(const Step& step);
-  // Returns how many passes launch() starts.
+  // What can be recorded with the step itself, since it has the step's batch: all of a module's
+  // first pass but the copy of its drafts, which joined_drafts() names. Nothing for a model.
+  void join(const Step& step);
+  Arrival joined_drafts(const Step& step) const;
+  // Returns how many passes there are behind a step.
   int passes() const { return options_.tokens; }
 
  private:
@@ -58,11 +63,13 @@ class ChainedPasses {
     StepFrame frame;
   };
   Pass make_pass(int rows_per_seq, Tensor moved_by) const;
-  void begin(Pass& pass, const StepPlan& plan, int depth) const;
-  model::Forward first(const Step& step, Tensor ends);
-  model::Forward forward(const RaggedBatch& batch, const std::optional<ReplayKey>& key,
-                         Tensor hidden, Tensor tokens);
-  void draw(const Step& step, int depth, const model::Forward& out, Tensor ends);
+  void build(Pass& pass, const StepPlan& plan, int depth) const;
+  void first_of_module(const Step& step);
+  void first_of_model(const Step& step, Pass& pass);
+  void further(const Step& step, Pass& pass, int depth);
+  RaggedBatch settle(const Step& step, RaggedBatch batch);
+  void draft(const RaggedBatch& batch, Tensor hidden, Tensor slots, int depth);
+  Arrival drafts_of(const Step& step, int64_t seqs, int depth) const;
   static StepPlan ahead(const StepPlan& plan);
   static StepPlan behind(const StepPlan& plan, int further);
 
@@ -72,7 +79,6 @@ class ChainedPasses {
   Buffer memory_;
   Tensor next_, ends_, ids_;
   std::list<Pass> passes_;  // by depth; a module's first has the batch of the step
-  RecordedForwards recorded_;
 };
 
 }  // namespace skiff::engine

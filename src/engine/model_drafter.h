@@ -10,6 +10,7 @@
 #include "engine/batch_builder.h"
 #include "engine/chained_passes.h"
 #include "engine/kept_rows.h"
+#include "engine/recorded_forwards.h"
 #include "model/decoder.h"
 #include "model/loader.h"
 #include "ops/pinned_arena.h"
@@ -89,9 +90,13 @@ class ModelDrafter {
   }
   // Returns at how many positions behind a chained step's rows the drafter computes.
   int reach() const { return spec_.joins ? tokens_ - 1 : tokens_; }
-  // Drafts behind a chained step whose draw has been started, see ChainedPasses::Step; `hidden` is
-  // draft()'s, of a step that was not kept.
-  void chain(const StepPlan& plan, const StepFrame& frame, Tensor hidden, Tensor out);
+  // Drafts behind a chained step whose draw has been started; see ChainedPasses, whose join() and
+  // joined_drafts() these are. Hidden rows are draft()'s, of a step that was not kept.
+  void chain(const ChainedPasses::Step& step);
+  void join(const ChainedPasses::Step& step) { chained_->join(step); }
+  Arrival joined_drafts(const ChainedPasses::Step& step) const {
+    return chained_->joined_drafts(step);
+  }
   // Reads on in the texts of a chained step, as draft() does, once its tokens are known. Spans
   // begin where their rows were.
   void read_chained(const StepPlan& plan, const StepResult& result);

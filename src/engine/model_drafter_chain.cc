@@ -12,6 +12,9 @@ void ModelDrafter::begin_chain(const SlotTokens& slots) {
           .kv = kv_,
           .arena = arena_,
           .joined = spec_.joins ? joined_.view(act_, {max_rows_, spec_.hidden}) : Tensor{},
+          .combined = spec_.join == ModelSpec::kBeside
+                          ? combined_.view(act_, {limits_.max_rows, spec_.hidden})
+                          : Tensor{},
           .greedy = greedy_},
       ChainedPasses::Options{.limits = limits_,
                              .joins = spec_.joins,
@@ -21,13 +24,8 @@ void ModelDrafter::begin_chain(const SlotTokens& slots) {
       slots);
 }
 
-void ModelDrafter::chain(const StepPlan& plan, const StepFrame& frame, Tensor hidden, Tensor out) {
-  if (spec_.join == ModelSpec::kBeside) {
-    const Tensor rows = combined_.view(act_, {frame.batch.num_tokens, spec_.hidden});
-    decoder_.combine(rows, hidden.row_range(0, frame.batch.num_tokens));
-    hidden = rows;
-  }
-  chained_->launch({.plan = plan, .frame = frame, .hidden = hidden, .out = out});
+void ModelDrafter::chain(const ChainedPasses::Step& step) {
+  chained_->launch(step);
   num_passes_ += chained_->passes();
 }
 

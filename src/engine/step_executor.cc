@@ -77,9 +77,6 @@ StepPlan blank_step(int rows, int length, int block_size, int drafts = 0, int ch
   return plan;
 }
 
-// What a drafter continues from.
-Tensor hidden_of(const model::Forward& out) { return out.taps.rows() > 0 ? out.taps : out.hidden; }
-
 }  // namespace
 
 StepExecutor::StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
@@ -163,6 +160,7 @@ void StepExecutor::tune(int blocks) {
 void StepExecutor::record(int blocks) {
   if (ops_.device() == Device{}) return;
   for_each_captured([&](const StepPlan& plan) { record(plan); });
+  if (chained_drafts_ > 0) for_each_captured([&](const StepPlan& plan) { record_whole(plan); });
   if (drafter_ != nullptr) drafter_->record();
   ops_.wait(ops_.mark());
   if (!limits_.generates) return;
@@ -269,6 +267,7 @@ void StepExecutor::launch(const StepPlan& plan, std::span<const RoundPart> round
   flight = {.frame = std::move(flight.frame),
             .result = {.step = plan.step},
             .start = Clock::now(),
+            .plan = std::move(flight.plan),
             .lists = std::move(flight.lists)};
   flight.frame.clear();
   flight.lists.reset();
@@ -294,14 +293,15 @@ void StepExecutor::compute(const StepPlan& plan, std::span<const RoundPart> roun
     if (!slot.pooling) sampler_.open(slot);
   }
   builder_.build(plan, &sampler_, flight.frame, round);
-  const model::Forward out = forward(flight.frame);
-  const Tensor logits = out.logits;
-  flight.hidden = hidden_of(out);
   const size_t spans = flight.spans = plan.spans.size();
   flight.result.tokens.resize(spans);
   flight.result.drafts.resize(spans);
   flight.result.logprobs.resize(spans);
   flight.result.prompt_logprobs.resize(spans);
+  if (flight.frame.whole) return compute_whole(plan, flight);
+  const model::Forward out = forward(flight.frame);
+  const Tensor logits = out.logits;
+  flight.hidden = hidden_of(out);
   learn_guesses(flight);
   report_prompts(plan, logits, flight);
   pooler_.start(plan, flight.frame.batch, out, flight.frame.rows.pools, pooled_of(flight));
@@ -402,8 +402,9 @@ void StepExecutor::sample(Tensor logits, Flight& flight) {
   if (frame.rows.drawn.empty()) return;
   if (sampler_.needs_pending(frame.rows.drawn)) finish_earlier();
   frame.draw = sampler_.start(logits, frame.rows.drawn, frame.columns);
-  ops_.store_tokens(slots_.last(), frame.slots,
-                    frame.draw.tokens.row_range(0, static_cast<int64_t>(frame.rows.num_sampled)));
+  const auto sampled = static_cast<int64_t>(frame.rows.num_sampled);
+  ops_.store_tokens(slots_.last(), frame.slots.row_range(0, sampled),
+                    frame.draw.tokens.row_range(0, sampled));
 }
 
 // A draft is kept while it equals the token that the sampler draws in its place, so the text is the
@@ -449,7 +450,10 @@ bool StepExecutor::draw_depth(const StepPlan& plan, Tensor logits, int depth, Fl
 
 void StepExecutor::gain(size_t span, sample::SampleOutput& out, size_t row, StepResult& result) {
   if (out.tokens[row] == sample::kNoToken) return;
-  result.tokens[span].push_back(out.tokens[row]);
+  constexpr size_t kUsual = 2;  // with one draft no sequence gains more
+  std::vector<Token>& tokens = result.tokens[span];
+  if (tokens.empty()) tokens.reserve(kUsual);
+  tokens.push_back(out.tokens[row]);
   if (out.logprobs[row]) result.logprobs[span].push_back(std::move(*out.logprobs[row]));
 }
 

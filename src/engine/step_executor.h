@@ -92,7 +92,7 @@ class StepExecutor {
     // Only of steps with tokens that the host does not know, or that are chained:
     PinnedArena lists;
     Tensor tokens;  // those of all rows
-    Tensor drafts;  // [tokens, spans]: what was drafted behind the step
+    Tensor drafts;  // [tokens, spans or more]: what was drafted behind the step
   };
 
   void rehearse(const StepPlan& plan);
@@ -116,11 +116,19 @@ class StepExecutor {
   void keep(const StepPlan& plan, Flight& flight);
   void draft(Flight& flight);
   void chain(const StepPlan& plan, Flight& flight);
+  Tensor draft_lists(const StepFrame& frame, PinnedArena& lists) const;
+  void compute_whole(const StepPlan& plan, Flight& flight);
+  void run_whole(const StepPlan& plan, StepFrame& frame, Tensor tokens, Tensor drafts);
   void record_chain(const StepPlan& plan, StepFrame& frame, Tensor hidden);
+  void record_whole(const StepPlan& plan);
   void learn_guesses(Flight& flight);
   void finish_guesses(Flight& flight);
   void note_refused(Flight& flight);
   void read_chained(Flight& flight);
+  // What a drafter continues from.
+  static Tensor hidden_of(const model::Forward& out) {
+    return out.taps.rows() > 0 ? out.taps : out.hidden;
+  }
   static void gain(size_t span, sample::SampleOutput& out, size_t row, StepResult& result);
 
   model::Forward forward_layers(const RaggedBatch& batch);

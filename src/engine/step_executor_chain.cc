@@ -6,12 +6,52 @@
 #include "engine/step_executor.h"
 
 namespace skiff::engine {
+namespace {
+
+// Recorded steps that are whole are told from forward passes alone, and from those of drafters.
+constexpr int kWhole = 1 << 8;
+
+}  // namespace
 
 // Says which drafts are kept, and drafts again, behind the draw.
 void StepExecutor::chain(const StepPlan& plan, Flight& flight) {
   flight.frame.verdicts.drawn = flight.frame.draw.tokens;
-  flight.drafts = flight.lists.take(DType::kI32, {chained_drafts_, std::ssize(plan.spans)});
-  drafter_->chain(plan, flight.frame, flight.hidden, flight.drafts);
+  flight.drafts = draft_lists(flight.frame, flight.lists);
+  drafter_->chain(
+      {.plan = plan, .frame = flight.frame, .hidden = flight.hidden, .out = flight.drafts});
+}
+
+Tensor StepExecutor::draft_lists(const StepFrame& frame, PinnedArena& lists) const {
+  return lists.take(DType::kI32, {chained_drafts_, frame.batch.num_seqs});
+}
+
+// The same, and the forward pass and the draw before it, as one piece of recorded work.
+void StepExecutor::compute_whole(const StepPlan& plan, Flight& flight) {
+  StepFrame& frame = flight.frame;
+  frame.draw = sampler_.begin(frame.rows.drawn, frame.batch.num_tokens);
+  flight.tokens = flight.lists.take(DType::kI32, {frame.batch.num_tokens});
+  flight.drafts = draft_lists(frame, flight.lists);
+  run_whole(plan, frame, flight.tokens, flight.drafts);
+}
+
+void StepExecutor::run_whole(const StepPlan& plan, StepFrame& frame, Tensor tokens, Tensor drafts) {
+  frame.verdicts.drawn = frame.draw.tokens;
+  ChainedPasses::Step step{.plan = plan, .frame = frame, .out = drafts};
+  const Arrival results[] = {{tokens, frame.batch.tokens},
+                             {frame.draw.host_tokens, frame.draw.tokens},
+                             drafter_->joined_drafts(step)};
+  std::optional<ReplayKey> key = frame.key;
+  key->variant = kWhole;
+  ops_.run_step(key, {frame.batch, frame.arrivals, results}, [&] {
+    arena_.reset();
+    ops_.load_tokens(frame.batch.tokens, slots_.all());
+    const model::Forward out = forward_layers(frame.batch);
+    sampler_.draw(out.logits, frame.columns);
+    step.hidden = hidden_of(out);
+    drafter_->join(step);
+  });
+  step.joined = true;
+  drafter_->chain(step);
 }
 
 // Nothing was drawn: some tokens stand for what was.
@@ -19,9 +59,24 @@ void StepExecutor::record_chain(const StepPlan& plan, StepFrame& frame, Tensor h
   PinnedArena& lists = flights_.front().lists;
   lists.reset();
   frame.verdicts.drawn = slots_.all();
-  drafter_->chain(plan, frame, hidden,
-                  lists.take(DType::kI32, {chained_drafts_, std::ssize(plan.spans)}));
+  drafter_->chain(
+      {.plan = plan, .frame = frame, .hidden = hidden, .out = draft_lists(frame, lists)});
   ops_.wait(ops_.mark());
+}
+
+void StepExecutor::record_whole(const StepPlan& plan) {
+  StepFrame& frame = flights_.front().frame;
+  PinnedArena& lists = flights_.front().lists;
+  for (int i = 0; i < 2; ++i) {  // the second iteration is recorded
+    builder_.build(plan, nullptr, frame);
+    lists.reset();
+    frame.draw = sampler_.begin({}, frame.batch.num_tokens);
+    const Tensor tokens = lists.take(DType::kI32, {frame.batch.num_tokens});
+    run_whole(plan, frame, tokens, draft_lists(frame, lists));
+    const uint64_t mark = ops_.mark();
+    builder_.done_with(mark);
+    ops_.wait(mark);
+  }
 }
 
 // Runs two chained steps behind each other, since the first use of a kernel takes device memory.
@@ -85,6 +140,8 @@ void StepExecutor::note_refused(Flight& flight) {
 }
 
 void StepExecutor::read_chained(Flight& flight) {
+  for (std::vector<Token>& drafts : flight.result.drafts)
+    drafts.reserve(static_cast<size_t>(chained_drafts_));
   for (size_t i = 0; i < flight.plan.spans.size(); ++i)
     for (int64_t depth = 0; depth < chained_drafts_; ++depth)
       flight.result.drafts[i].push_back(flight.drafts.row<Token>(depth)[static_cast<int64_t>(i)]);

@@ -43,8 +43,13 @@ struct StepFrame {
   std::array<Arrival, 2> arrivals;
   std::optional<ReplayKey> key;                  // set if the step may be recorded
   std::optional<comm::RowsOfRanks> shared_rows;  // set if the step is a part of a round
+  // Forward pass, draw and verdicts may be recorded as one: the step is chained, nothing of its
+  // draws needs the host, and all its arrays have the sizes of the recorded step.
+  bool whole = false;
   LogitRows rows;
-  Tensor slots;                 // [num_sampled] i32: the slots whose next tokens are drawn
+  // [num_sampled] i32: the slots whose next tokens are drawn. In recorded steps that are chained,
+  // and in those of a drafter, [num_seqs], with -1 behind them.
+  Tensor slots;
   sample::DrawColumns columns;  // the sampling parameters of rows.drawn
   sample::PendingDraw draw;     // set once the draw has been started
   DraftVerdicts verdicts;       // `drawn` is set once the draw has been started; if chained

@@ -85,7 +85,7 @@ struct DraftChecks {
 // rows of the step begin at row_start[i], and the drafts are the tokens of those behind the first.
 // What the first row has drawn is drawn[i], what the j-th further one has, drawn[draws[i] + j].
 struct DraftVerdicts {
-  Tensor slots, drafts, draws;  // [n] i32; no slot occurs twice
+  Tensor slots, drafts, draws;  // [n] i32; no slot occurs twice; slot -1: no sequence
   Tensor kept;                  // [n] i32: so many are kept; -1: those that equal what was drawn
   Tensor row_start;             // [n + 1 or more] i32
   Tensor tokens, drawn;         // [rows] and [drawn rows] i32

@@ -85,8 +85,8 @@ void HostOps::store_tokens(Tensor last, Tensor slots, Tensor tokens) {
   SKIFF_CHECK_EQ(slots.rows(), tokens.rows());
   for (int64_t i = 0; i < slots.rows(); ++i) {
     const int32_t slot = slots.as<int32_t>()[i];
-    SKIFF_CHECK(slot >= 0 && slot < last.rows(), "slot {} of {}", slot, last.rows());
-    last.as<int32_t>()[slot] = tokens.as<int32_t>()[i];
+    SKIFF_CHECK(slot >= -1 && slot < last.rows(), "slot {} of {}", slot, last.rows());
+    if (slot >= 0) last.as<int32_t>()[slot] = tokens.as<int32_t>()[i];
   }
 }
 

@@ -47,6 +47,13 @@ struct Routing {
   int experts = 0;      // those that tokens choose from, on other ranks too
 };
 
+// What a step, or a pass of a drafter, has besides its operations (Ops::run_step).
+struct WholeStep {
+  const RaggedBatch& batch;  // this and the next: what begin_step() gets
+  std::span<const Arrival> arrivals;
+  std::span<const Arrival> results;  // from where the work leaves them
+};
+
 class Ops {
  public:
   virtual ~Ops() = default;
@@ -95,6 +102,18 @@ class Ops {
   // called each time.
   virtual void replay(const std::optional<ReplayKey>& key, const std::function<void()>& work) = 0;
 
+  // begin_step(), replay() and then the copies of results, as one. What is recorded contains all
+  // three: at a replay, arrays arrive from other places and with other sizes, and results go to
+  // other places, while work() finds and leaves them at the addresses of the recording. `results`
+  // go to page-locked memory; dtypes are 4 or 8 bytes wide.
+  virtual void run_step(const std::optional<ReplayKey>& key, const WholeStep& step,
+                        const std::function<void()>& work) {
+    begin_step(step.batch, step.arrivals);
+    replay(key, work);
+    for (const Arrival& result : step.results)
+      if (result.to) copy(result.to, result.from);
+  }
+
   // For start-up. Runs work() and measures how its operations are computed fastest with tensors of
   // those shapes; to be called several times for each kind of step.
   virtual void rehearse(const std::function<void()>& work) = 0;
@@ -131,7 +150,8 @@ class Ops {
   virtual void begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) = 0;
 
   // tokens[i] = last[-1 - tokens[i]] where tokens[i] < 0; and last[slots[i]] = tokens[i], each slot
-  // at most once. All i32. So sampled tokens reach the next step without going through the host.
+  // at most once, where slots[i] >= 0. All i32. So sampled tokens reach the next step without going
+  // through the host.
   virtual void load_tokens(Tensor tokens, Tensor last) = 0;
   virtual void store_tokens(Tensor last, Tensor slots, Tensor tokens) = 0;
 

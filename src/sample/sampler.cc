@@ -14,6 +14,38 @@ void fill(Tensor to, const std::vector<T>& from) {
   std::ranges::copy(from, to.as<T>());
 }
 
+SampleBatch take_columns(Upload& upload, int64_t rows) {
+  return {.temperature = upload.take(DType::kF32, {rows}),
+          .top_p = upload.take(DType::kF32, {rows}),
+          .min_p = upload.take(DType::kF32, {rows}),
+          .top_k = upload.take(DType::kI32, {rows}),
+          .seed = upload.take(DType::kI64, {rows}),
+          .draw = upload.take(DType::kI64, {rows})};
+}
+
+SampleBatch there(const Upload& upload, SampleBatch batch) {
+  for (Tensor* t :
+       {&batch.temperature, &batch.top_p, &batch.min_p, &batch.top_k, &batch.seed, &batch.draw})
+    *t = upload.there(*t);
+  return batch;
+}
+
+// Columns of greedy rows without guesses that are pending.
+DrawColumns take_greedy(Upload& upload, int64_t rows) {
+  const DrawColumns out{.sample = take_columns(upload, rows),
+                        .behind = upload.take(DType::kI32, {rows})};
+  for (const Tensor& t : {out.sample.temperature, out.sample.top_p, out.sample.min_p})
+    std::fill_n(t.as<float>(), rows, 0.0f);
+  std::fill_n(out.sample.top_k.as<int32_t>(), rows, 0);
+  for (const Tensor& t : {out.sample.seed, out.sample.draw}) std::fill_n(t.as<int64_t>(), rows, 0);
+  std::fill_n(out.behind.as<int32_t>(), rows, -1);
+  return out;
+}
+
+DrawColumns there(const Upload& upload, const DrawColumns& taken) {
+  return {.sample = there(upload, taken.sample), .behind = upload.there(taken.behind)};
+}
+
 // Steps in flight behind a sequence's last one may draw for it too.
 constexpr int kInFlight = 2;
 
@@ -169,19 +201,13 @@ PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> draw_rows,
   SKIFF_CHECK(rows <= logits.rows(), "{} rows to draw, {} rows of logits", rows, logits.rows());
   SKIFF_CHECK_EQ(logits.cols(), vocab_);
   SKIFF_CHECK(!needs_pending(draw_rows), "a draw before the one that it depends on is finished");
-  turn_ = (turn_ + 1) % turns_.size();
-  turns_[turn_].reset();
-  staging_.begin();
   logits = logits.row_range(0, rows);
-  PendingDraw draw{.rows = {draw_rows.begin(), draw_rows.end()}};
+  PendingDraw draw = begin(draw_rows, rows);
   // Log-probabilities need a token that is not drawn yet, so the rows that they are of are kept.
   // Ops::logprobs takes one number of best tokens for all its rows, hence the groups.
   const std::vector<Tensor> kept =
       keep_rows(logits, columns, edits_any(draw_rows, columns.penalties), draw);
-  draw.tokens = ids_.view(DType::kI32, {rows});
-  draw.host_tokens = turns_[turn_].take(DType::kI32, {rows});
-  if (columns.behind) ops_.take_back(columns.sample.draw, columns.behind, checking_.refused);
-  ops_.sample(draw.tokens, logits, columns.sample);
+  this->draw(logits, columns);
   check_sampled(logits, columns, draw);
   counts_.count(draw.tokens, columns.penalties);
   for (size_t g = 0; g < kept.size(); ++g) {
@@ -195,11 +221,36 @@ PendingDraw Sampler::start(Tensor logits, std::span<const DrawRow> draw_rows,
   }
   look_up_best(logits, columns, draw);
   ops_.copy(draw.host_tokens, draw.tokens);
-  for (const DrawRow& row : draw_rows) {
+  return draw;
+}
+
+PendingDraw Sampler::begin(std::span<const DrawRow> rows, int64_t most) {
+  turn_ = (turn_ + 1) % turns_.size();
+  turns_[turn_].reset();
+  staging_.begin();
+  for (const DrawRow& row : rows) {
     Slot& s = slot(row.slot);
     ++(row.depth > 0 ? s.guessed : s.pending);
   }
-  return draw;
+  return {.rows = {rows.begin(), rows.end()},
+          .tokens = ids_.view(DType::kI32, {most}),
+          .host_tokens = turns_[turn_].take(DType::kI32, {most})};
+}
+
+void Sampler::draw(Tensor logits, const DrawColumns& columns) {
+  const int64_t rows = columns.sample.draw.rows();
+  if (columns.behind) ops_.take_back(columns.sample.draw, columns.behind, checking_.refused);
+  ops_.sample(ids_.view(DType::kI32, {rows}), logits.row_range(0, rows), columns.sample);
+}
+
+bool Sampler::draws_plainly(std::span<const DrawRow> rows) const {
+  const DraftRule rule = checking_.how.rule;
+  if (rule != DraftRule::kTargetMatch && rule != DraftRule::kGreedy) return false;
+  return std::ranges::all_of(rows, [this](const DrawRow& row) {
+    const Slot& s = slot(row.slot);
+    return !s.biases && !s.follower && s.bans.list().empty() && !s.penalty.any() &&
+           s.state.params().logprobs == kNoLogprobs;
+  });
 }
 
 SampleOutput Sampler::finish(const PendingDraw& draw) {
@@ -333,6 +384,19 @@ Tensor Sampler::behind_column(Upload& upload, std::span<const DrawRow> rows) con
   return upload.there(out);
 }
 
+DrawColumns Sampler::whole_columns(Upload& upload, std::span<const DrawRow> rows,
+                                   int64_t most) const {
+  const DrawColumns out = take_greedy(upload, most);
+  fill_columns(out.sample, rows);
+  for (size_t r = 0; r < rows.size(); ++r)
+    if (slot(rows[r].slot).guessed > 0) out.behind.as<int32_t>()[r] = rows[r].slot;
+  return there(upload, out);
+}
+
+DrawColumns Sampler::greedy_columns(Upload& upload, int64_t most) {
+  return there(upload, take_greedy(upload, most));
+}
+
 Penalties Sampler::penalty_columns(Upload& upload, std::span<const DrawRow> rows) const {
   const auto n = std::ranges::count_if(
       rows, [this](const DrawRow& row) { return slot(row.slot).penalty.any(); });
@@ -357,30 +421,24 @@ Penalties Sampler::penalty_columns(Upload& upload, std::span<const DrawRow> rows
   return out;
 }
 
-SampleBatch Sampler::sample_columns(Upload& upload, std::span<const DrawRow> draw_rows) const {
-  const auto rows = std::ssize(draw_rows);
-  SampleBatch batch{.temperature = upload.take(DType::kF32, {rows}),
-                    .top_p = upload.take(DType::kF32, {rows}),
-                    .min_p = upload.take(DType::kF32, {rows}),
-                    .top_k = upload.take(DType::kI32, {rows}),
-                    .seed = upload.take(DType::kI64, {rows}),
-                    .draw = upload.take(DType::kI64, {rows})};
-  for (size_t r = 0; r < draw_rows.size(); ++r) {
-    const Slot& s = slot(draw_rows[r].slot);
+SampleBatch Sampler::sample_columns(Upload& upload, std::span<const DrawRow> rows) const {
+  const SampleBatch batch = take_columns(upload, std::ssize(rows));
+  fill_columns(batch, rows);
+  return there(upload, batch);
+}
+
+void Sampler::fill_columns(const SampleBatch& columns, std::span<const DrawRow> rows) const {
+  const bool greedy = checking_.how.rule == DraftRule::kGreedy;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const Slot& s = slot(rows[r].slot);
     const SamplingParams& params = s.state.params();
-    const bool greedy = checking_.how.rule == DraftRule::kGreedy;
-    batch.temperature.as<float>()[r] = greedy ? 0 : params.temperature;
-    batch.top_p.as<float>()[r] = params.top_p;
-    batch.min_p.as<float>()[r] = params.min_p;
-    batch.top_k.as<int32_t>()[r] = params.top_k;
-    batch.seed.as<int64_t>()[r] = static_cast<int64_t>(params.seed);
-    batch.draw.as<int64_t>()[r] =
-        s.state.output_count() + s.pending + s.guessed + draw_rows[r].depth;
+    columns.temperature.as<float>()[r] = greedy ? 0 : params.temperature;
+    columns.top_p.as<float>()[r] = params.top_p;
+    columns.min_p.as<float>()[r] = params.min_p;
+    columns.top_k.as<int32_t>()[r] = params.top_k;
+    columns.seed.as<int64_t>()[r] = static_cast<int64_t>(params.seed);
+    columns.draw.as<int64_t>()[r] = s.state.output_count() + s.pending + s.guessed + rows[r].depth;
   }
-  for (Tensor* t :
-       {&batch.temperature, &batch.top_p, &batch.min_p, &batch.top_k, &batch.seed, &batch.draw})
-    *t = upload.there(*t);
-  return batch;
 }
 
 }  // namespace skiff::sample

@@ -133,6 +133,19 @@ class Sampler {
   DrawColumns columns(Upload& upload, std::span<const DrawRow> rows) const;
   PendingDraw start(Tensor logits, std::span<const DrawRow> rows, const DrawColumns& columns);
   static size_t column_bytes(int max_rows);  // bytes that columns() takes of the upload
+  // A draw that needs nothing but some of its columns can be recorded, with a fixed number of rows,
+  // at least as many as are drawn. Returns whether a draw is such: the logits are not edited, their
+  // log-probabilities not requested, and guesses checked by the default rule or the greedy one.
+  bool draws_plainly(std::span<const DrawRow> rows) const;
+  // columns() of such a draw with `most` rows, which lie in the same places whatever is drawn; the
+  // rows behind the others are greedy. greedy_columns(): of rows that are all like that.
+  DrawColumns whole_columns(Upload& upload, std::span<const DrawRow> rows, int64_t most) const;
+  static DrawColumns greedy_columns(Upload& upload, int64_t most);
+  // Then, instead of start(): begin(), and in the recorded work draw(), behind which the host's
+  // tokens must be copied from the draw's. Their addresses depend on `most` alone where Ops
+  // computes.
+  PendingDraw begin(std::span<const DrawRow> rows, int64_t most);
+  void draw(Tensor logits, const DrawColumns& columns);
   SampleOutput finish(const PendingDraw& draw);
   // Calls start(), waits, and calls finish().
   SampleOutput sample(Tensor logits, std::span<const DrawRow> rows);
@@ -182,6 +195,7 @@ class Sampler {
   void edit(Tensor logits, std::span<const DrawRow> rows, const Penalties& penalties);
   void mask(Tensor logits, std::span<const DrawRow> rows);
   SampleBatch sample_columns(Upload& upload, std::span<const DrawRow> rows) const;
+  void fill_columns(const SampleBatch& columns, std::span<const DrawRow> rows) const;
   bool looks_at_best(std::span<const DrawRow> rows) const;
   SampleBatch plain_columns(Upload& upload, std::span<const DrawRow> rows,
                             const SampleBatch& sample) const;

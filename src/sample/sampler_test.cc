@@ -507,6 +507,73 @@ TEST_F(SamplerTest, OneDrawTakesGuessesOnlyWhereRulesDoNotNeedThem) {
   EXPECT_FALSE(at_once({.logprobs = 0}, 3));
 }
 
+// With rows behind them that nobody draws, and behind guesses whose verdict the host does not know.
+TEST_F(SamplerTest, WholeDrawsGiveTheTokensOfOthers) {
+  constexpr int kMost = 6;
+  std::vector<int32_t> refused(3, 0);
+  const Checking checking{.refused = host_tensor(refused.data(), DType::kI32, {3})};
+  Sampler plain({kVocab, 3, kMost}, *ops, checking), whole({kVocab, 3, kMost}, *ops, checking);
+  for (Sampler* s : {&plain, &whole})
+    for (const int slot : {0, 2})
+      s->open({.slot = slot,
+               .params = {.temperature = 1.2f, .top_p = 0.97f, .seed = 7u + slot},
+               .history = {1},
+               .prompt_len = 1});
+  Upload upload(*ops, 2 * Sampler::column_bytes(kMost));
+  uint64_t name = 0;
+  const auto draw = [&](const std::vector<DrawRow>& rows) {
+    std::vector<float> logits;
+    for (int r = 0; r < kMost; ++r) {
+      const std::vector<float> row = model(++name, {});
+      logits.insert(logits.end(), row.begin(), row.end());
+    }
+    EXPECT_TRUE(whole.draws_plainly(rows));
+    upload.begin();
+    const DrawColumns columns = whole.whole_columns(upload, rows, kMost);
+    upload.done_with(ops->mark());
+    std::pair<PendingDraw, PendingDraw> both{plain.start(rows_of(logits), rows),
+                                             whole.begin(rows, kMost)};
+    whole.draw(rows_of(logits), columns);
+    ops->copy(both.second.host_tokens, both.second.tokens);
+    const Token *want = both.first.host_tokens.as<Token>(),
+                *got = both.second.host_tokens.as<Token>();
+    EXPECT_TRUE(std::equal(want, want + rows.size(), got)) << "draws " << name;
+    for (size_t r = rows.size(); r < kMost; ++r) {
+      const auto row = logits.begin() + static_cast<long>(r) * kVocab;
+      EXPECT_EQ(got[r], std::max_element(row, row + kVocab) - row);
+    }
+    return both;
+  };
+  int wrong = 0;
+  for (int i = 0; i < 40; ++i) {
+    const Token guess = i % kVocab;
+    const auto first =
+        draw({{.slot = 2}, {.slot = 0}, {.slot = 2, .depth = 1, .after = 0, .guess = guess}});
+    refused[2] = first.first.host_tokens.as<Token>()[0] == guess ? 0 : 1;
+    wrong += refused[2];
+    const auto second = draw(next_of({0, 2}));
+    for (const auto& [want, got] : {first, second})
+      EXPECT_EQ(plain.finish(want).tokens, whole.finish(got).tokens);
+  }
+  EXPECT_GT(wrong, 20);
+}
+
+TEST_F(SamplerTest, OnlyDrawsThatNeedNothingElseAreWhole) {
+  const auto is_plain = [&](const SamplingParams& params, DraftRule rule = {}) {
+    Sampler sampler({kVocab, 2}, *ops, {.how = {.rule = rule}});
+    sampler.open({.slot = 0, .params = {}, .history = {1}, .prompt_len = 1});
+    sampler.open({.slot = 1, .params = params, .history = {1}, .prompt_len = 1});
+    return sampler.draws_plainly(next_of({0, 1}));
+  };
+  EXPECT_TRUE(is_plain({.temperature = 0.7f, .top_p = 0.9f, .min_p = 0.1f, .top_k = 5}));
+  EXPECT_TRUE(is_plain({}, DraftRule::kGreedy));
+  EXPECT_FALSE(is_plain({}, DraftRule::kTopP));
+  EXPECT_FALSE(is_plain({.repetition = 1.5f}));
+  EXPECT_FALSE(is_plain({.logprobs = 0}));
+  EXPECT_FALSE(is_plain({.logit_bias = {{3, 1.0f}}}));
+  EXPECT_FALSE(is_plain({.bad_words = {{3}}}));
+}
+
 TEST_F(SamplerTest, ADrawBehindPendingGuessesIsABug) {
   Sampler sampler({kVocab, 1, 2}, *ops);
   sampler.open({.slot = 0, .history = {1}, .prompt_len = 1});

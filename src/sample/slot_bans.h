@@ -15,6 +15,7 @@ class SlotBans {
   // Must be called after each token that the slot accepts.
   void update(const SlotState& slot);
   EditList& list() { return list_; }
+  const EditList& list() const { return list_; }
 
  private:
   void ban(Token token);

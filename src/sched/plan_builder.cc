@@ -62,7 +62,16 @@ PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, const Wanted& want
     long_rows_ = std::min(wanted.long_rows, static_cast<int>(kLongShare * rest));
   }
   plan_.step = step;
+  reserve(static_cast<size_t>(wanted.decodes), static_cast<size_t>(wanted.pages));
   plan_.page_start = {0};
+}
+
+// Lists that grow would be copied several times in a step of many sequences.
+void PlanBuilder::reserve(size_t seqs, size_t pages) {
+  plan_.spans.reserve(seqs);
+  plan_.tokens.reserve(2 * seqs);
+  plan_.pages.reserve(pages);
+  plan_.page_start.reserve(seqs + 1);
 }
 
 int PlanBuilder::drafts_for(const Sequence& s) const {

@@ -11,6 +11,7 @@ struct Wanted {
   int decodes = 0;    // sequences that want one row each
   int prompts = 0;    // others, which want more: those that run, and all that wait
   int long_rows = 0;  // rows that long prompts which run still want; 0: none runs
+  int pages = 0;      // about how many pages sequences that run name
   double base = 0;    // the seconds of a step with the decodes alone; 0: not known
   double aim = 0;     // the seconds that a step with prompts should take; 0: there is no aim
   double finish = 0;  // the seconds that it may take if a prompt ends in it; at least `aim`
@@ -39,6 +40,7 @@ class PlanBuilder {
   StepPlan take() { return std::move(plan_); }
 
  private:
+  void reserve(size_t seqs, size_t pages);
   void open(Sequence& s);
   double cost_of_row(const Sequence& s) const;
   int timed_rows(const Sequence& s, int most) const;

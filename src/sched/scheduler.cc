@@ -195,6 +195,7 @@ void Scheduler::commit(const StepPlan& plan, const StepResult& result) {
   cache_.tiers().measured(static_cast<int>(plan.tokens.size()),
                           static_cast<int>(plan.saves.size() + plan.loads.size()), result.seconds,
                           result.copy_seconds);
+  events_.reserve(events_.size() + plan.spans.size());
   for (size_t i = 0; i < plan.spans.size(); ++i) {
     Sequence& s = *all_.at(plan.spans[i].seq);
     --s.in_flight;
@@ -219,6 +220,7 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
 
   learn_from(s, span, gained);
   Event event{.seq = s.id};
+  event.tokens.reserve(gained.size());
   for (const Token token : gained) {
     event.tokens.push_back(token);
     take_token(s, token);

@@ -201,14 +201,37 @@ void CudaOps::done() {
 
 // A sequence with more rows may be prefilled, by as many blocks as there are such sequences: then
 // the launches do not follow from the key.
+bool CudaOps::records(const std::optional<ReplayKey>& key) const {
+  return key && key->rows_per_seq <= cuda::kMaxShares && options_.graphs && !options_.synchronous;
+}
+
 void CudaOps::replay(const std::optional<ReplayKey>& key, const std::function<void()>& work) {
-  const bool recorded = key && key->rows_per_seq <= cuda::kMaxShares;
-  if (!recorded || !options_.graphs || options_.synchronous) return work();
+  if (!records(key)) return work();
   stream();
   stream_.replay(*key, [&] {
     work();
     stream();
   });
+}
+
+void CudaOps::run_step(const std::optional<ReplayKey>& key, const WholeStep& step,
+                       const std::function<void()>& work) {
+  plan_step(step.batch, step.arrivals);
+  results_.clear();
+  for (const Arrival& result : step.results)
+    if (result.to) results_.push_back(small_copy(result.to, result.from));
+  const StepEnds ends{.before = [&](Starts& starts) { bring(step.batch, starts); },
+                      .behind = [&](Starts& starts) { fetch(results_, starts); }};
+  const auto all = [&] {
+    work();
+    stream();
+  };
+  stream();
+  if (records(key))
+    stream_.replay(*key, all, ends);
+  else
+    stream_.run(all, ends);
+  done();
 }
 
 void CudaOps::rehearse(const std::function<void()>& work) {
@@ -337,20 +360,29 @@ Linear CudaOps::prepare(const Linear& plain, const WeightFormat& keep, Buffer* o
 }
 
 void CudaOps::begin_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) {
+  plan_step(batch, arrivals);
+  Starts starts(stream());
+  bring(batch, starts);
+  done();
+}
+
+void CudaOps::plan_step(const RaggedBatch& batch, std::span<const Arrival> arrivals) {
   live_ = routed_ = batch.row_start.as<int32_t>() + batch.num_seqs;
   copies_.clear();
   for (const Arrival& arrival : arrivals)
     if (arrival.to) copies_.push_back(small_copy(arrival.to, arrival.from));
   attention_.plan_step(batch, copies_, stream());
   latent_attention_.plan_step(batch, copies_, stream());
-  deliver(copies_, stream());
-  if (batch.moved_back.slots.rows() > 0) {
-    moved_.clear();
-    attention_.add_moved(moved_);
-    latent_attention_.add_moved(moved_);
-    move_back(batch, moved_, stream());
-  }
-  done();
+  moved_.clear();
+  if (batch.moved_back.slots.rows() == 0) return;
+  attention_.add_moved(moved_);
+  latent_attention_.add_moved(moved_);
+}
+
+// Starts what brings a step that was planned to the device.
+void CudaOps::bring(const RaggedBatch& batch, Starts& starts) {
+  deliver(copies_, starts);
+  move_back(batch, moved_, starts);
 }
 
 const float* CudaOps::speeds_of(const Rope& rope) {

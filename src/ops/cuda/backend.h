@@ -52,6 +52,8 @@ class CudaOps final : public Ops {
     return stream_.seconds_between(from, to);
   }
   void replay(const std::optional<ReplayKey>& key, const std::function<void()>& work) override;
+  void run_step(const std::optional<ReplayKey>& key, const WholeStep& step,
+                const std::function<void()>& work) override;
   void rehearse(const std::function<void()>& work) override;
   std::vector<std::byte> tuning() const override { return to_bytes(products_.tuned()); }
   bool adopt_tuning(std::span<const std::byte> tuning) override;
@@ -116,6 +118,9 @@ class CudaOps final : public Ops {
   // join() offers an operation to one_row_. Returns true if it joined the gathered operations.
   template <class F>
   bool gathered(F join);
+  bool records(const std::optional<ReplayKey>& key) const;
+  void plan_step(const RaggedBatch& batch, std::span<const Arrival> arrivals);
+  void bring(const RaggedBatch& batch, Starts& starts);
   void move(Tensor out, Tensor x);
   bool packs(const Linear& plain, const WeightFormat& keep) const;
   void copy_packed(std::byte* to, const Linear& plain);
@@ -142,8 +147,9 @@ class CudaOps final : public Ops {
   LatentAttention latent_attention_;
   HeadProducts head_products_;
   ExpandedAttention expanded_attention_;
-  std::vector<SmallCopy> copies_;  // the copies of begin_step()
-  std::vector<MovedPlan> moved_;   // the plans of begin_step(), where rows move back
+  std::vector<SmallCopy> copies_;   // the copies of plan_step()
+  std::vector<MovedPlan> moved_;    // its plans, where rows move back
+  std::vector<SmallCopy> results_;  // the copies behind run_step()
   Buffer sampling_memory_;
   Sampling sampling_;
   std::vector<std::pair<Rope, Buffer>> speeds_;  // rope frequencies, on the device

@@ -4,7 +4,7 @@
 
 #include "ops/cuda/align.h"
 #include "ops/cuda/deliver.h"
-#include "ops/cuda/launch.cuh"
+#include "ops/cuda/starts.cuh"
 
 namespace skiff::cuda {
 namespace {
@@ -89,7 +89,7 @@ bool wide(const SmallCopy& p) {
 }
 
 template <bool ahead>
-void start(std::span<const SmallCopy> copies, cudaStream_t stream) {
+void start_some(std::span<const SmallCopy> copies, Starts& starts) {
   SmallCopies all{};
   int64_t units = 0;
   for (const SmallCopy& p : copies) {
@@ -102,18 +102,27 @@ void start(std::span<const SmallCopy> copies, cudaStream_t stream) {
   }
   if (all.count == 0) return;
   const int64_t blocks = std::clamp<int64_t>((units + kThreads - 1) / kThreads, 1, kMaxBlocks);
-  launch(deliver_kernel<ahead>,
-         {.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kThreads), .stream = stream},
-         all);
+  starts.start(deliver_kernel<ahead>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), all);
+}
+
+template <bool ahead>
+void start(std::span<const SmallCopy> copies, Starts& starts) {
+  for (size_t i = 0; i < copies.size(); i += kMaxCopies)
+    start_some<ahead>(copies.subspan(i, std::min<size_t>(kMaxCopies, copies.size() - i)), starts);
 }
 
 }  // namespace
 
+void deliver(std::span<const SmallCopy> copies, Starts& starts) { start<true>(copies, starts); }
 void deliver(std::span<const SmallCopy> copies, cudaStream_t stream) {
-  for (size_t i = 0; i < copies.size(); i += kMaxCopies)
-    start<true>(copies.subspan(i, std::min<size_t>(kMaxCopies, copies.size() - i)), stream);
+  Starts starts(stream);
+  deliver(copies, starts);
 }
 
-void fetch(const SmallCopy& copy, cudaStream_t stream) { start<false>({&copy, 1}, stream); }
+void fetch(std::span<const SmallCopy> copies, Starts& starts) { start<false>(copies, starts); }
+void fetch(const SmallCopy& copy, cudaStream_t stream) {
+  Starts starts(stream);
+  fetch({&copy, 1}, starts);
+}
 
 }  // namespace skiff::cuda

@@ -1,7 +1,8 @@
 // ops/cuda/deliver.h -- small copies between page-locked host memory and the device by a kernel. A
 // cudaMemcpyAsync between kernels costs several microseconds to switch to a copy engine and back; a
 // kernel reads and writes page-locked memory in place, and makes any number of copies in one
-// launch. It is never part of a captured graph, because the launch depends on sizes.
+// launch. The launch depends on sizes and addresses: in a recorded step it gets its arguments anew
+// at each replay (starts.cuh).
 #pragma once
 #include <cuda_runtime.h>
 
@@ -9,6 +10,8 @@
 #include <span>
 
 namespace skiff::cuda {
+
+class Starts;
 
 // The host may begin so many steps and passes of a drafter before the first of them is complete:
 // what it makes for them in page-locked memory has as many places, used in turns.
@@ -24,8 +27,10 @@ struct SmallCopy {
 
 // Copies to the device from page-locked memory that the host has filled. The source is loaded
 // before griddepcontrol.wait.
+void deliver(std::span<const SmallCopy> copies, Starts& starts);
 void deliver(std::span<const SmallCopy> copies, cudaStream_t stream);
 // Copies from the device to page-locked memory.
+void fetch(std::span<const SmallCopy> copies, Starts& starts);
 void fetch(const SmallCopy& copy, cudaStream_t stream);
 
 }  // namespace skiff::cuda

@@ -1,5 +1,7 @@
 #include "ops/cuda/stream.h"
 
+#include <utility>
+
 #include "base/check.h"
 #include "ops/cuda/check.h"
 
@@ -16,8 +18,10 @@ Stream::Stream(int device) {
 
 Stream::~Stream() {
   cudaStreamSynchronize(stream_);
-  for (const auto& [key, recording] : recordings_)
+  for (const auto& [key, recording] : recordings_) {
     if (recording.graph != nullptr) cudaGraphExecDestroy(recording.graph);
+    if (recording.form != nullptr) cudaGraphDestroy(recording.form);
+  }
   for (cudaEvent_t event : events_) cudaEventDestroy(event);
   for (cudaEvent_t event : stamp_events_) cudaEventDestroy(event);
   cudaStreamDestroy(stream_);
@@ -51,25 +55,44 @@ double Stream::seconds_between(uint64_t from, uint64_t to) const {
   return static_cast<double>(milliseconds) / 1000;
 }
 
-void Stream::replay(const ReplayKey& key, const std::function<void()>& work) {
+void Stream::replay(const ReplayKey& key, const std::function<void()>& work, const StepEnds& ends) {
   Recording& recording = recordings_[key];
   if (recording.graph == nullptr && !recording.warm) {
     recording.warm = true;
-    return work();
+    return run(work, ends);
   }
-  if (recording.graph == nullptr) recording.graph = record(work);
+  if (recording.graph == nullptr)
+    record(recording, work, ends);
+  else if (!adopts(recording, ends))
+    return run(work, ends);
   check(cudaGraphLaunch(recording.graph, stream_), "replaying a step");
 }
 
-cudaGraphExec_t Stream::record(const std::function<void()>& work) {
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a step");
+void Stream::run(const std::function<void()>& work, const StepEnds& ends) {
+  Starts starts(stream_);
+  ends.before(starts);
   work();
-  check(cudaStreamEndCapture(stream_, &graph), "recording a step");
-  check(cudaGraphInstantiate(&exec, graph, 0), "preparing a recorded step");
-  check(cudaGraphDestroy(graph), "forgetting the form of a recorded step");
-  return exec;
+  ends.behind(starts);
+}
+
+bool Stream::adopts(const Recording& recording, const StepEnds& ends) {
+  Starts starts(recording.graph, recording.places);
+  ends.before(starts);
+  ends.behind(starts);
+  return starts.complete();
+}
+
+void Stream::record(Recording& recording, const std::function<void()>& work, const StepEnds& ends) {
+  check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording a step");
+  Starts starts(stream_, recording.places);
+  ends.before(starts);
+  work();
+  ends.behind(starts);
+  check(cudaStreamEndCapture(stream_, &recording.form), "recording a step");
+  check(cudaGraphInstantiate(&recording.graph, recording.form, 0), "preparing a recorded step");
+  if (!recording.places.empty()) return;
+  check(cudaGraphDestroy(std::exchange(recording.form, nullptr)),
+        "forgetting the form of a recorded step");
 }
 
 }  // namespace skiff::cuda

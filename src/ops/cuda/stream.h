@@ -8,9 +8,16 @@
 #include <functional>
 #include <map>
 
+#include "ops/cuda/starts.cuh"
 #include "ops/replay_key.h"
 
 namespace skiff::cuda {
+
+// Kernels before and behind the work of a recorded step whose arguments differ from replay to
+// replay. Each start calls both in this order; they start the same kernels each time.
+struct StepEnds {
+  std::function<void(Starts&)> before = [](Starts&) {}, behind = [](Starts&) {};
+};
 
 class Stream {
  public:
@@ -29,15 +36,21 @@ class Stream {
   double seconds_between(uint64_t from, uint64_t to) const;
   // Does what Ops::replay says. The first call runs the work without capture, so that one-time work
   // (loading kernels, choosing algorithms, filling tables) is done; the second call captures a
-  // graph.
-  void replay(const ReplayKey& key, const std::function<void()>& work);
+  // graph. Where the ends start another number of kernels than were recorded, all is done without
+  // the graph.
+  void replay(const ReplayKey& key, const std::function<void()>& work, const StepEnds& ends = {});
+  // Does the work and its ends without recording.
+  void run(const std::function<void()>& work, const StepEnds& ends);
 
  private:
   struct Recording {
     bool warm = false;
     cudaGraphExec_t graph = nullptr;
+    cudaGraph_t form = nullptr;  // kept where it has places, which are a part of it
+    Places places;               // of the kernels of the ends
   };
-  cudaGraphExec_t record(const std::function<void()>& work);
+  void record(Recording& recording, const std::function<void()>& work, const StepEnds& ends);
+  static bool adopts(const Recording& recording, const StepEnds& ends);
 
   static constexpr uint64_t kEvents = 64, kStamps = 16;
   cudaStream_t stream_ = nullptr;

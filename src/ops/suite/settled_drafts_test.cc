@@ -43,6 +43,16 @@ void add_sequence(Settling& s, Workspace& ws, int drafts, int right, int forced)
   s.ends.push_back(static_cast<int32_t>(row) + kept);
 }
 
+// A place without a sequence: nothing of it is read but its slot, and its end is a row.
+void add_padding(Settling& s) {
+  s.slots.push_back(-1);
+  s.drafts.push_back(0);
+  s.kept.push_back(-1);
+  s.row_start.push_back(s.row_start.back());
+  s.moved_slots.push_back(-1);
+  s.ends.push_back(0);
+}
+
 TEST_P(OpSuite, DraftsAreSettledAsTheHostWould) {
   for (const int seqs : {1, 2, 5, 39}) {
     for (const bool moved : {false, true}) {
@@ -56,6 +66,7 @@ TEST_P(OpSuite, DraftsAreSettledAsTheHostWould) {
         add_sequence(s, ws, drafts, ws.rng.below(drafts + 1),
                      ws.rng.below(3) == 0 ? ws.rng.below(drafts + 1) : -1);
       }
+      for (int i = 0; i < seqs % 3; ++i) add_padding(s);
       int32_t at = seqs;
       s.ends.resize(s.ends.size() + 3, 0);
       for (const int32_t drafts : s.drafts) s.draws.push_back(std::exchange(at, at + drafts));
@@ -70,7 +81,7 @@ TEST_P(OpSuite, DraftsAreSettledAsTheHostWould) {
                              .drawn = ws.ints(s.drawn),
                              .moved_slots = moved ? ws.ints(s.moved_slots) : Tensor{}};
       if (!moved)  // the tables hold zeros, so nothing is added
-        for (size_t i = 0; i < s.slots.size(); ++i)
+        for (size_t i = 0; i < static_cast<size_t>(seqs); ++i)
           s.moved[static_cast<size_t>(s.slots[i])] = s.refused[static_cast<size_t>(s.slots[i])];
       ws.begin_op({last, refused, about, next, ends});
       ops->settle_drafts(

@@ -1,6 +1,7 @@
 // Steps of a small decoder's attention layers in the order of an engine: batches arrive with
 // begin_step(), decodes and checks of drafts are recorded and replayed, and nothing is waited for
-// between steps. The results are compared with the formula, applied to the final contents of the
+// between steps; or each step is one with its arrivals and results (Ops::run_step), and rows move
+// back. The results are compared with the formula, applied to the final contents of the
 // caches, and bit for bit with a device that waits after every operation.
 #include <algorithm>
 #include <map>
@@ -102,7 +103,10 @@ void PrintTo(const StepsCase& c, std::ostream* to) { *to << c.name; }
 struct Result {
   Stepped step;
   std::vector<Tensor> qkv, seen;  // one per layer
+  Tensor positions;               // as the step has computed with them, if it was one
 };
+
+constexpr int kMostBack = 3;  // rows of a sequence move back by 0 to so many positions
 
 // Rows of each sequence in a step that is recorded: 1 where none has more, a small number where all
 // have it. 0: the step is not recorded.
@@ -114,15 +118,19 @@ int uniform_rows(const std::vector<int>& rows) {
 
 class Steps {
  public:
-  Steps(Ops& ops, const StepsCase& c)
-      : ops_(ops), c_(c), spec_(gqa(c.heads, c.kv_heads, c.head_dim, c.window)), ws_(21) {
+  Steps(Ops& ops, const StepsCase& c, bool as_one = false)
+      : ops_(ops),
+        c_(c),
+        as_one_(as_one),
+        spec_(gqa(c.heads, c.kv_heads, c.head_dim, c.window)),
+        ws_(21) {
     cols_ = int64_t{c.heads + 2 * c.kv_heads} * c.head_dim;
     q_cols_ = int64_t{c.heads} * c.head_dim;
     std::vector<Piece> whole;
     for (size_t s = 0; s < c.cached.size(); ++s) {
       int length = c.cached[s];
       for (const std::vector<int>& rows : c.steps) length += rows[s];
-      whole.push_back({0, length});
+      whole.push_back({0, length + kMostBack});
     }
     // Each layer has its own cache; equal seeds give all the same page table.
     for (int l = 0; l < kLayers; ++l) {
@@ -135,6 +143,9 @@ class Steps {
       caches_.push_back(on_device_cache(paged));
     }
     make_weights();
+    refused_ = take(kI32, {1 + kMostBack});
+    ops_.copy(refused_, ws_.ints({0, 1, 2, kMostBack}));
+    ops_.wait(ops_.mark());
   }
 
   std::vector<Result> run() {
@@ -145,6 +156,7 @@ class Steps {
     for (const Prepared& p : prepared) {
       Result& result = results.emplace_back();
       result.step = p.step;
+      result.positions = p.positions;
       for (const Tensor& t : p.qkv) result.qkv.push_back(download(t));
       for (const Tensor& t : p.seen) result.seen.push_back(download(t));
     }
@@ -162,6 +174,9 @@ class Steps {
       SCOPED_TRACE(fmt::format("step {}", i));
       const Stepped& step = results[i].step;
       const int32_t* positions = step.batch.positions.as<int32_t>();
+      if (as_one_) {
+        EXPECT_EQ(all_bytes(results[i].positions), all_bytes(step.batch.positions));
+      }
       for (size_t l = 0; l < kLayers; ++l) {
         SCOPED_TRACE(fmt::format("layer {}", l));
         const Tensor &qkv = results[i].qkv[l], &seen = results[i].seen[l];
@@ -194,6 +209,7 @@ class Steps {
     RaggedBatch batch;
     std::vector<Arrival> arrivals;
     std::vector<Tensor> qkv, seen;  // where its results go
+    Tensor positions;               // likewise, where steps are one
   };
 
   KvLayer on_device_cache(const Paged& paged) {
@@ -261,6 +277,7 @@ class Steps {
     f.batch.row_start = take(kI32, {seqs + 1});
     f.batch.kv_len = take(kI32, {seqs});
     f.batch.pages = take(kI32, {seqs, paged_.front().batch.pages.cols()});
+    if (as_one_) f.batch.moved_back = {.slots = take(kI32, {seqs}), .refused = refused_};
     f.x = take(kBF16, {tokens, kHidden});
     f.residual = take(kF32, {tokens, kHidden});
     f.delta = take(kBF16, {tokens, kHidden});
@@ -297,12 +314,34 @@ class Steps {
                     {p.batch.row_start, host.row_start},
                     {p.batch.kv_len, host.kv_len},
                     {p.batch.pages, host.pages}};
+      if (as_one_) move_ahead(p, static_cast<int>(prepared.size()));
       for (int l = 0; l < kLayers; ++l) {
         p.qkv.push_back(take(kBF16, {host.num_tokens, cols_}));
         p.seen.push_back(take(kBF16, {host.num_tokens, q_cols_}));
       }
     }
     return prepared;
+  }
+  // What the host knows of a step whose rows will move back, sequence by sequence another number of
+  // positions. The first step makes the plans of such layers known, as in service.
+  void move_ahead(Prepared& p, int step) {
+    const RaggedBatch& right = p.step.batch;
+    std::vector<int32_t> slots, kv_len(right.host_kv_len.begin(), right.host_kv_len.end());
+    const Tensor positions = p.arrivals[1].from;
+    for (int s = 0; s < right.num_seqs; ++s) {
+      const std::span<const int32_t> row = right.host_row_start.subspan(static_cast<size_t>(s), 2);
+      const bool moves = step > 1 && row[1] > row[0];
+      const int slot = moves ? (s + step) % (2 + kMostBack) - 1 : -1;
+      slots.push_back(slot);
+      if (slot < 0) continue;
+      kv_len[static_cast<size_t>(s)] += slot;
+      for (int32_t r = row[0]; r < row[1]; ++r) positions.as<int32_t>()[r] += slot;
+      p.batch.max_kv = std::max(p.batch.max_kv, kv_len[static_cast<size_t>(s)]);
+    }
+    p.arrivals[3].from = ws_.ints(kv_len);
+    p.batch.host_kv_len = {p.arrivals[3].from.as<int32_t>(), kv_len.size()};
+    p.arrivals.push_back({p.batch.moved_back.slots, ws_.ints(slots)});
+    p.positions = ws_.output(kI32, {right.num_tokens});
   }
   Tensor padded(const Tensor& host, int rows) {
     std::vector<int32_t> values(host.as<int32_t>(), host.as<int32_t>() + host.rows());
@@ -314,11 +353,17 @@ class Steps {
     const bool host = ops_.device() == Device{};
     for (const Arrival& a : p.arrivals)
       if (host) ops_.copy(a.to, a.from);
-    ops_.begin_step(p.batch, host ? std::span<const Arrival>{} : p.arrivals);
+    const std::span<const Arrival> arrivals = host ? std::span<const Arrival>{} : p.arrivals;
     Frame& f = frames_.at({p.batch.num_tokens, p.uniform});
     std::optional<ReplayKey> key;
     if (p.uniform) key = {.rows = p.batch.num_tokens, .rows_per_seq = p.uniform};
-    ops_.replay(key, [&] { layers(f, p.batch); });
+    const Arrival result{p.positions, f.batch.positions.row_range(0, p.positions.rows())};
+    if (as_one_) {
+      ops_.run_step(key, {p.batch, arrivals, {&result, 1}}, [&] { layers(f, p.batch); });
+    } else {
+      ops_.begin_step(p.batch, arrivals);
+      ops_.replay(key, [&] { layers(f, p.batch); });
+    }
     for (size_t l = 0; l < kLayers; ++l) {
       ops_.copy(p.qkv[l], f.qkv[l].row_range(0, p.qkv[l].rows()));
       ops_.copy(p.seen[l], f.seen[l].row_range(0, p.seen[l].rows()));
@@ -345,6 +390,7 @@ class Steps {
 
   Ops& ops_;
   const StepsCase& c_;
+  const bool as_one_;
   Gqa spec_;
   Workspace ws_;
   int64_t cols_, q_cols_;
@@ -353,7 +399,7 @@ class Steps {
   std::deque<Buffer> buffers_;
   std::vector<KvLayer> caches_;
   std::vector<Linear> project_, out_;
-  Tensor table_;
+  Tensor table_, refused_;
   Norm norm_, q_norm_, k_norm_;
   std::map<std::pair<int64_t, int>, Frame> frames_;  // by rows, and uniform_rows()
 };
@@ -385,17 +431,23 @@ std::vector<Backend> step_backends() {
 
 class OpSteps : public testing::TestWithParam<std::tuple<Backend, StepsCase>> {};
 
-TEST_P(OpSteps, AttendToWhatStepsStored) {
-  const auto& [backend, c] = GetParam();
+void check_steps(const Backend& backend, const StepsCase& c, bool as_one) {
   const auto ops = backend.make();
-  Steps steps(*ops, c);
+  Steps steps(*ops, c, as_one);
   const std::vector<Result> results = steps.run();
   steps.expect_right(results);
   // Operations that are not gathered give the same bits whether or not they overlap.
   if (backend.name != "cuda_one_by_one") return;
   const auto patient = make_cuda_ops({.gather = false, .synchronous = true});
-  Steps again(*patient, c);
+  Steps again(*patient, c, as_one);
   EXPECT_TRUE(all_of(again.run()) == all_of(results)) << "a device that waits gives other bits";
+}
+
+TEST_P(OpSteps, AttendToWhatStepsStored) {
+  check_steps(std::get<Backend>(GetParam()), std::get<StepsCase>(GetParam()), /*as_one=*/false);
+}
+TEST_P(OpSteps, DoSoAsOneWithWhatArrivesAndResults) {
+  check_steps(std::get<Backend>(GetParam()), std::get<StepsCase>(GetParam()), /*as_one=*/true);
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, OpSteps,

@@ -49,7 +49,7 @@ TEST_P(OpSuite, TokensStayWhereTheyAreDrawn) {
   ws.end_op();
   EXPECT_EQ(all_bytes(tokens), all_bytes(ws.ints({7, 100, 8, 104, 101, 9})));
 
-  const Tensor drawn = ws.ints({55, 66, 77}), slots = ws.ints({4, 0, 3});
+  const Tensor drawn = ws.ints({55, 66, 88, 77}), slots = ws.ints({4, 0, -1, 3});
   ws.begin_op({last});
   ops->store_tokens(last, slots, drawn);
   finish();

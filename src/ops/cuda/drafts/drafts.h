@@ -10,6 +10,8 @@
 
 namespace skiff::cuda {
 
+class Starts;
+
 // Items of an attention plan on the device, of whole 4-byte words, of which the first is the
 // sequence. The words at `kv_len` and, if not negative, at `stored` are lengths of its context.
 struct MovedPlan {
@@ -19,7 +21,7 @@ struct MovedPlan {
 };
 
 // Moves rows back (RaggedBatch::moved_back) in the batch and in the plans that were made for it.
-void move_back(const RaggedBatch& batch, std::span<const MovedPlan> plans, cudaStream_t stream);
+void move_back(const RaggedBatch& batch, std::span<const MovedPlan> plans, Starts& starts);
 
 void settle_drafts(const DraftVerdicts& drafts, const DraftsSettled& out, cudaStream_t stream);
 void take_back(Tensor values, Tensor slots, Tensor amounts, cudaStream_t stream);

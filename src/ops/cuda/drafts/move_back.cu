@@ -1,7 +1,7 @@
 // None of these kernels lets the next one start early: later kernels read plans, and the batch,
 // before they wait for the kernels before them.
 #include "ops/cuda/drafts/drafts.h"
-#include "ops/cuda/launch.cuh"
+#include "ops/cuda/starts.cuh"
 
 namespace skiff::cuda {
 namespace {
@@ -45,13 +45,17 @@ __global__ void __launch_bounds__(kThreads)
     move_back_kernel(const __grid_constant__ Rows rows, const __grid_constant__ Plans plans) {
   wait_for_previous();
   int index = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
-  if (index < rows.seqs) return move_rows(rows, index);
+  if (index < rows.seqs) move_rows(rows, index);
   index -= rows.seqs;
-  for (int p = 0; p < plans.count; index -= plans.plan[p++].count)
-    if (index < plans.plan[p].count) return move_item(rows, plans.plan[p], index);
+  for (int p = 0; index >= 0 && p < plans.count; index -= plans.plan[p++].count)
+    if (index < plans.plan[p].count) {
+      move_item(rows, plans.plan[p], index);
+      break;
+    }
+  __threadfence();
 }
 
-void start(const Rows& rows, std::span<const MovedPlan> some, cudaStream_t stream) {
+void start(const Rows& rows, std::span<const MovedPlan> some, Starts& starts) {
   Plans plans{};
   int threads = rows.seqs;
   for (const MovedPlan& plan : some) {
@@ -61,9 +65,7 @@ void start(const Rows& rows, std::span<const MovedPlan> some, cudaStream_t strea
   }
   if (threads == 0) return;
   const int blocks = (threads + kThreads - 1) / kThreads;
-  launch(move_back_kernel,
-         {.grid = dim3(static_cast<unsigned>(blocks)), .block = dim3(kThreads), .stream = stream},
-         rows, plans);
+  starts.start(move_back_kernel, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), rows, plans);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -75,7 +77,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void move_back(const RaggedBatch& batch, std::span<const MovedPlan> plans, cudaStream_t stream) {
+void move_back(const RaggedBatch& batch, std::span<const MovedPlan> plans, Starts& starts) {
   const MovedBack& back = batch.moved_back;
   if (back.slots.rows() == 0) return;
   SKIFF_CHECK_EQ(back.slots.rows(), static_cast<int64_t>(batch.num_seqs));
@@ -86,7 +88,7 @@ void move_back(const RaggedBatch& batch, std::span<const MovedPlan> plans, cudaS
                .kv_len = batch.kv_len.as<int32_t>(),
                .seqs = batch.num_seqs};
   for (size_t first = 0; rows.seqs > 0 || first < plans.size(); first += kMaxPlans) {
-    start(rows, plans.subspan(first, std::min<size_t>(kMaxPlans, plans.size() - first)), stream);
+    start(rows, plans.subspan(first, std::min<size_t>(kMaxPlans, plans.size() - first)), starts);
     rows.seqs = 0;  // they move once
     if (first + kMaxPlans >= plans.size()) break;
   }

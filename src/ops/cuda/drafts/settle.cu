@@ -12,13 +12,9 @@ struct Columns {
   int n, padded;  // sequences, and places in `ends`
 };
 
-// A thread for each sequence. It does not let the next kernel start early: kernels behind it read
-// the rows that it names before they wait.
-__global__ void __launch_bounds__(kThreads)
-    settle_drafts_kernel(const __grid_constant__ Columns c) {
-  wait_for_previous();
-  const int i = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
-  if (i >= c.n) {
+// Settles sequence i, or fills its place in `ends` where there is none.
+__device__ void settle(const Columns& c, int i) {
+  if (i >= c.n || c.slots[i] < 0) {
     if (i < c.padded) c.ends[i] = 0;
     return;
   }
@@ -38,6 +34,15 @@ __global__ void __launch_bounds__(kThreads)
   c.refused[slot] = drafts - kept;
   c.last[slot] = last;
   c.ends[i] = row + kept;
+}
+
+// A thread for each sequence. It does not let the next kernel start early: kernels behind it read
+// the rows that it names before they wait.
+__global__ void __launch_bounds__(kThreads)
+    settle_drafts_kernel(const __grid_constant__ Columns c) {
+  wait_for_previous();
+  settle(c, static_cast<int>(blockIdx.x * kThreads + threadIdx.x));
+  __threadfence();
 }
 
 }  // namespace

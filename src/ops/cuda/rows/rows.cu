@@ -169,7 +169,7 @@ __global__ void store_tokens_kernel(int32_t* last, const int32_t* slots, const i
   let_next_start();
   wait_for_previous();
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  if (i < n) last[slots[i]] = tokens[i];
+  if (i < n && slots[i] >= 0) last[slots[i]] = tokens[i];
 }
 
 Launch flat(int n, cudaStream_t stream) {
