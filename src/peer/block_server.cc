@@ -87,6 +87,8 @@ void BlockServer::Impl::run() {
     publish();
   }
   for (Connection& c : connections) drop(c);
+  connections.clear();
+  publish();
 }
 
 void BlockServer::Impl::wait() {

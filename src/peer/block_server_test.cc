@@ -166,6 +166,17 @@ TEST_F(BlockServerTest, WhatWasPromisedIsHandedOutWhileDraining) {
   EXPECT_EQ(computed_.size(), 1u);
 }
 
+TEST_F(BlockServerTest, AStopEndsConnectionsAtOnce) {
+  start();
+  Guest one = guest();
+  one.say(lease(1, {key_of(1)}));
+  EXPECT_TRUE(comes_to([&] { return shelf_->leased() == 1; }));
+  server_->stop();
+  EXPECT_FALSE(one.hear());
+  EXPECT_EQ(shelf_->leased(), 0u);
+  EXPECT_EQ(server_->stats().connections, 0);
+}
+
 TEST_F(BlockServerTest, WhoDoesNotLogInIsSentAway) {
   config_.limits.greeting_seconds = 0.2;
   start();
