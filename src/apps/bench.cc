@@ -174,9 +174,11 @@ class Bench {
         kept, drafted > 0 ? 100 * kept / drafted : 0, checks > 0 ? 1 + kept / checks : 1);
   }
 
-  // Sums over the steps between two moments: steps with decodes only, and the others.
+  // Sums over the steps between two moments: steps with decodes only, those that check drafts of
+  // some as well, and the others.
   static void report_host(const engine::EngineStats& before, const engine::EngineStats& after) {
     report_host("host, decodes   ", after.tally.decodes - before.tally.decodes);
+    report_host("host, drafts    ", after.tally.checks - before.tally.checks);
     report_host("host, the others", after.tally.others - before.tally.others);
   }
 

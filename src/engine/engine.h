@@ -1,6 +1,7 @@
 // engine/engine.h -- the step loop on one thread: commands come in, steps go out to the runner and
 // return, and events go out.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -93,7 +94,7 @@ class Engine {
     tally_.plan.add(planning);
     tally_.launch.add(launching);
     tally_.rows.add(static_cast<double>(plan.tokens.size()));
-    StepSums& sums = plan.only_decodes() ? tally_.decodes : tally_.others;
+    StepSums& sums = sums_of(plan);
     sums.plan += planning;
     sums.launch += launching;
     flying_.push_back(std::move(plan));
@@ -110,12 +111,19 @@ class Engine {
     const double committing = seconds(end - done);
     tally_.wait.add(waiting);
     tally_.commit.add(committing);
-    StepSums& sums = flying_.front().only_decodes() ? tally_.decodes : tally_.others;
+    StepSums& sums = sums_of(flying_.front());
     ++sums.steps;
     sums.wait += waiting;
     sums.commit += committing;
     flying_.pop_front();
     ++steps_;
+  }
+  StepSums& sums_of(const StepPlan& plan) {
+    if (plan.only_decodes()) return tally_.decodes;
+    const bool checks = !plan.spans.empty() && std::ranges::all_of(plan.spans, [](const Span& s) {
+      return s.sample && s.count == 1 + s.draft;
+    });
+    return checks ? tally_.checks : tally_.others;
   }
   // Drafts follow a step's tokens, so a model drafts while no other step is in flight, unless it
   // needs no host for that.

@@ -520,6 +520,28 @@ TEST(Engine, AStepBehindWhichAModelDraftsIsWaitedFor) {
   EXPECT_GT(runner.drafted, 0);
 }
 
+// One step has the prompt; in the others the sequence decodes, with drafts or without.
+TEST(Engine, TheTimeOfStepsWithDraftsIsCountedApart) {
+  const sched::Limits limits{
+      .max_seqs = 1, .max_rows = 32, .max_context = 512, .max_logit_rows = 8};
+  kv::CacheIndex cache(160, 4, true);
+  sched::Scheduler scheduler(limits, cache);
+  FakeRunner runner({160, 4, limits, 1, true, 1});
+  Queue<Command> inbox;
+  Listener listener;
+  Engine engine(
+      scheduler, runner, inbox, [&](auto e) { listener.hear(e); }, /*depth=*/1);
+  inbox.push(request(1, 8, 300));
+  do engine.step();
+  while (!engine.idle());
+  const StepTally& tally = engine.tally();
+  EXPECT_EQ(tally.others.steps, 1u);
+  EXPECT_EQ(tally.checks.steps, scheduler.stats().drafts.checks);
+  EXPECT_GT(tally.checks.steps, 10u);
+  EXPECT_GT(tally.decodes.steps, 10u);
+  EXPECT_EQ(1 + tally.checks.steps + tally.decodes.steps, engine.steps());
+}
+
 // Steps are expected to take a second at most, so that planning the second one waits for some
 // tenths.
 StepPacer slow_steps() { return StepPacer(sched::StepCost({{1, 1.0}, {64, 1.0}}, {})); }

@@ -63,7 +63,9 @@ struct StepTally {
   Tally<kStepSeconds.size()> plan{kStepSeconds}, launch{kStepSeconds}, wait{kStepSeconds},
       commit{kStepSeconds};
   Tally<kStepRows.size()> rows{kStepRows};
-  StepSums decodes, others;  // `decodes`: steps in which every sequence has one row and samples
+  // `decodes`: steps in which every sequence has one row and samples; `checks`: those in which some
+  // have drafts behind it.
+  StepSums decodes, checks, others;
 
   StepTally& operator+=(const StepTally& other) {
     plan += other.plan;
@@ -72,6 +74,7 @@ struct StepTally {
     commit += other.commit;
     rows += other.rows;
     decodes += other.decodes;
+    checks += other.checks;
     others += other.others;
     return *this;
   }

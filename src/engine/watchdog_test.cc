@@ -222,6 +222,7 @@ TEST(StepTally, EveryStepIsCounted) {
     EXPECT_GT(tally.decodes.*part, 0);
     EXPECT_GT(tally.others.*part, 0);
   }
+  EXPECT_EQ(tally.checks.steps, 0u);
   EXPECT_NEAR(tally.decodes.wait + tally.others.wait, tally.wait.sum(), 1e-9 * tally.wait.sum());
 }
 
