@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <functional>
 #include <future>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -110,13 +111,16 @@ class PeersLlmTest : public testing::Test {
 
 TEST_F(PeersLlmTest, TokensAreThoseOfAMixedInstance) {
   Instance whole(mixed_), p(prefill());
+  const auto prompt_of = [](SeqId id) { return 1 + static_cast<int>(id * 19); };
+  std::map<SeqId, Heard> right;
+  for (SeqId id = 1; id <= 12; ++id) right[id] = whole.result(request(id, prompt_of(id)));
   for (const bool shares : {true, false}) {
     mixed_.peers.shares_memory = shares;
     Instance d(decode({p.port()}));
     for (SeqId id = 1; id <= 12; ++id) {
-      const int prompt = 1 + static_cast<int>(id * 19);
-      const Heard right = whole.result(request(id, prompt)), heard = d.result(request(id, prompt));
-      expect_equal(heard, right);
+      const int prompt = prompt_of(id);
+      const Heard heard = d.result(request(id, prompt));
+      expect_equal(heard, right[id]);
       EXPECT_EQ(heard.cached, (prompt - 1) / 8 * 8) << "what whole blocks hold came from the other";
     }
     EXPECT_EQ(d->stats().peers.prompts, 12u);
