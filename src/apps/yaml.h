@@ -15,10 +15,10 @@ namespace skiff::apps {
 struct YamlNode {
   enum Kind : uint8_t { kScalar, kList, kObject } kind = kScalar;
   size_t line = 1;
-  std::string text;               // of a scalar
-  bool plain = false;             // of a scalar: it has no quotes, and may be a number
-  std::vector<YamlNode> items;    // of a list; of an object its values
-  std::vector<std::string> keys;  // of an object
+  std::string text;               // what a scalar says
+  bool plain = false;             // the scalar has no quotes, and may be a number
+  std::vector<YamlNode> items;    // what a list has, or the values of an object
+  std::vector<std::string> keys;  // those of an object, in the order of `items`
 
   bool is_null() const;
   // What a plain scalar says as a switch: true, yes, on, or their contraries.
@@ -29,7 +29,7 @@ struct YamlNode {
 
 constexpr size_t kMaxYamlBytes = 1u << 20;
 constexpr int kMaxYamlDepth = 16;
-constexpr size_t kMaxYamlKeys = 1024;  // of one object
+constexpr size_t kMaxYamlKeys = 1024;  // that one object may have
 
 // Throws UsageError that names `where` and the line. An empty text is an object without keys.
 YamlNode read_yaml(std::string_view text, const std::string& where);

@@ -47,8 +47,8 @@ class BatchBuilder {
   // replicas have either recorded steps of as many rows, or, if there is no recording that suits
   // all, at least one row each, which may be padding.
   //
-  // Of a recorded step that is chained, or a drafter's, the shape alone says where all arrays lie
-  // but the parameters of draws, and of one that is whole also where these do.
+  // The shape alone says where the arrays of a recorded step lie that is chained or a drafter's,
+  // but for the parameters of draws; where the step is whole, it says where these lie, too.
   void build(const StepPlan& plan, const sample::Sampler* sampler, StepFrame& frame,
              std::span<const RoundPart> round = {});
   void done_with(uint64_t mark) { upload_.done_with(mark); }

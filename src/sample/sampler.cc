@@ -46,6 +46,12 @@ DrawColumns there(const Upload& upload, const DrawColumns& taken) {
   return {.sample = there(upload, taken.sample), .behind = upload.there(taken.behind)};
 }
 
+// Returns whether a Sampler::Slot changes logits before they are drawn from, other than by
+// penalties.
+constexpr auto edits_logits = [](const auto& slot) {
+  return slot.biases || slot.follower || !slot.bans.list().empty();
+};
+
 // Steps in flight behind a sequence's last one may draw for it too.
 constexpr int kInFlight = 2;
 
@@ -248,8 +254,7 @@ bool Sampler::draws_plainly(std::span<const DrawRow> rows) const {
   if (rule != DraftRule::kTargetMatch && rule != DraftRule::kGreedy) return false;
   return std::ranges::all_of(rows, [this](const DrawRow& row) {
     const Slot& s = slot(row.slot);
-    return !s.biases && !s.follower && s.bans.list().empty() && !s.penalty.any() &&
-           s.state.params().logprobs == kNoLogprobs;
+    return !edits_logits(s) && !s.penalty.any() && s.state.params().logprobs == kNoLogprobs;
   });
 }
 
@@ -326,8 +331,7 @@ Tensor Sampler::raw_rows(Tensor logits, const std::vector<int32_t>& rows, int64_
 
 bool Sampler::edits_any(std::span<const DrawRow> rows, const Penalties& penalties) {
   return penalties.row.rows() > 0 || std::ranges::any_of(rows, [this](const DrawRow& row) {
-           Slot& s = slot(row.slot);
-           return s.biases || s.follower || !s.bans.list().empty();
+           return edits_logits(slot(row.slot));
          });
 }
 

@@ -274,18 +274,20 @@ void time_grouped(Context& c, int experts, int rows_each, int64_t out, int64_t i
                 2e-6 * static_cast<double>(jobs.rows) * static_cast<double>(out * in) / us);
   };
   const Linear& to = w.prepared;
-  if (!gated)
-    return say_product("", [&] {
+  if (!gated) {
+    say_product("", [&] {
       c.products.grouped(y, met.rows.x, to, jobs.list, kJobRows, c.stream, met.rows);
     });
-  say_product(" gated", [&] {
-    c.products.grouped_gated(y, met.rows.x, to, Act::kSilu, jobs.list, kJobRows, c.stream,
-                             met.rows);
-  });
-  say_product(" gated and rounded", [&] {
-    c.products.grouped_gated_rounded(y, met.rows, to, to, Act::kSilu, jobs.list, kJobRows,
-                                     c.stream);
-  });
+  } else {
+    say_product(" gated", [&] {
+      c.products.grouped_gated(y, met.rows.x, to, Act::kSilu, jobs.list, kJobRows, c.stream,
+                               met.rows);
+    });
+    say_product(" gated and rounded", [&] {
+      c.products.grouped_gated_rounded(y, met.rows, to, to, Act::kSilu, jobs.list, kJobRows,
+                                       c.stream);
+    });
+  }
   cudaFree(y.data);
 }
 

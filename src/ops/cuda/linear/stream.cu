@@ -348,20 +348,25 @@ void StreamedProducts::grouped(Tensor out, Tensor x, const Linear& w, const JobL
       stream);
 }
 
+StreamedProducts::Call StreamedProducts::gated_call(Tensor out, Tensor x, const Linear& w, Act act,
+                                                    const JobList& jobs, int rows,
+                                                    const std::optional<MetRows>& met) const {
+  return {.out = out,
+          .x = x,
+          .w = w,
+          .gated = true,
+          .act = act,
+          .jobs = jobs,
+          .job_rows = rows,
+          .whole = one_order_,
+          .list_follows = true,
+          .met = met};
+}
+
 void StreamedProducts::grouped_gated(Tensor out, Tensor x, const Linear& w, Act act,
                                      const JobList& jobs, int rows, cudaStream_t stream,
                                      const std::optional<MetRows>& met) const {
-  run({.out = out,
-       .x = x,
-       .w = w,
-       .gated = true,
-       .act = act,
-       .jobs = jobs,
-       .job_rows = rows,
-       .whole = one_order_,
-       .list_follows = true,
-       .met = met},
-      stream);
+  run(gated_call(out, x, w, act, jobs, rows, met), stream);
 }
 
 std::optional<MetRows> StreamedProducts::grouped_gated_rounded(Tensor out, const MetRows& met,
@@ -369,16 +374,7 @@ std::optional<MetRows> StreamedProducts::grouped_gated_rounded(Tensor out, const
                                                                Act act, const JobList& jobs,
                                                                int rows,
                                                                cudaStream_t stream) const {
-  Call call = {.out = out,
-               .x = met.x,
-               .w = w,
-               .gated = true,
-               .act = act,
-               .jobs = jobs,
-               .job_rows = rows,
-               .whole = one_order_,
-               .list_follows = true,
-               .met = met};
+  Call call = gated_call(out, met.x, w, act, jobs, rows, met);
   const int tiles = tiles_of(static_cast<int>(out.cols()), true);
   if (!is_float8_rows(w) || tiles_at_once(call, rows, tiles) != 2) return {};
   call.rounded = groups_in_place(inputs_, out, next);

@@ -80,6 +80,8 @@ class StreamedProducts {
 
  private:
   struct Call;
+  Call gated_call(Tensor out, Tensor x, const Linear& w, Act act, const JobList& jobs, int rows,
+                  const std::optional<MetRows>& met) const;
   void run(const Call& call, cudaStream_t stream) const;
   bool has_many_tiles(const Call& call, int job_rows, int tiles) const;
   int tiles_at_once(const Call& call, int job_rows, int tiles) const;
