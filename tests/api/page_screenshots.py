@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 
-from conftest import ROOT, Server, demo_model
+from api_server import Server
+from edge import ROOT, demo_model
 from page_browser import Browser, browser_program
 from page_stub import Stub, page_of, text
 

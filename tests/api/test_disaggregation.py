@@ -9,7 +9,8 @@ import urllib.request
 
 import pytest
 
-from conftest import Server, demo_model
+from api_server import Server
+from edge import demo_model
 
 TEXT = "The lighthouse keeper counts the boats that come home before the storm. " * 8
 COMMON = ["--block-size", "16", "--enable-logprob", "--max-num-batched-tokens", "64"]

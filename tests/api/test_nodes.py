@@ -12,7 +12,7 @@ import time
 import openai
 import pytest
 
-from conftest import Server
+from api_server import Server
 from edge import SKIFF, START_SECONDS, changed_demo, demo_model, long_demo, spawn
 from test_tensor_parallel import QUESTIONS, ask
 

@@ -5,7 +5,7 @@ import urllib.request
 import ollama
 import pytest
 
-from conftest import Server
+from api_server import Server
 from tiny_models import write_model
 
 CAPITAL = [{"role": "user", "content": "What is the capital of France?"}]

@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 
-from conftest import Server
+from api_server import Server
 from tiny_models import END, VOCAB, WIDTH, row_of, write_model
 
 ROUTES = ["/v1/embeddings", "/v1/reward", "/v1/chat/reward", "/v1/classify", "/classify", "/v1/rerank", "/v2/rerank",

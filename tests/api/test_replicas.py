@@ -5,7 +5,7 @@ import threading
 import urllib.request
 
 import pytest
-from conftest import Server
+from api_server import Server
 from edge import ROOT, SKIFF, long_demo
 
 

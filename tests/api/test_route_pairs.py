@@ -3,7 +3,8 @@ import json
 
 import pytest
 
-from conftest import Server, demo_model
+from api_server import Server
+from edge import demo_model
 from test_disaggregation import COMMON, TEXT, post
 from test_route import Router
 

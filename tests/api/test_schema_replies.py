@@ -7,7 +7,8 @@ import random
 import jsonschema
 import pytest
 
-from conftest import Server, demo_model
+from api_server import Server
+from edge import demo_model
 
 COUNT = 200
 WORDS = "name city age sum tags state items owner note price unit code".split()

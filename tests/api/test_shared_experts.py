@@ -5,7 +5,7 @@ import json
 import subprocess
 
 import pytest
-from conftest import Server
+from api_server import Server
 from edge import ROOT, SKIFF, changed_demo, long_demo
 from test_replicas import Endless, control, metrics
 from test_tensor_parallel import QUESTIONS, ask, check_blocks_of_the_file

@@ -5,7 +5,8 @@ import json
 import openai
 import pytest
 
-from conftest import Server, demo_model
+from api_server import Server
+from edge import demo_model
 
 METHODS = ["ngram", "suffix", "mtp", "draft_model"]
 FORM = ('Text: {} is {} years old and lives in {}. Fill in this JSON: '

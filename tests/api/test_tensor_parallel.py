@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from conftest import Server, demo_model
+from api_server import Server
+from edge import demo_model
 
 RANKS = ["--device", "cpu", "--tensor-parallel-size", "2", "--enable-logprob"]
 QUESTIONS = ["What is the capital of France?", "count to ten", "What is 27 + 45?",
