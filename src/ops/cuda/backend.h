@@ -1,4 +1,5 @@
 // ops/cuda/backend.h -- Ops on a CUDA device: hands each operation to the folder that has it.
+// backend.cc has the steps; backend_*.cc the operations, by kind.
 #pragma once
 #include <optional>
 #include <utility>
@@ -18,6 +19,9 @@
 #include "ops/ops.h"
 
 namespace skiff::cuda {
+
+// Scratch for f32 sums before a bias is added; GEMMs with more rows are done in pieces.
+constexpr size_t kBiasScratch = size_t{256} << 20;
 
 class CudaOps final : public Ops {
  public:
@@ -117,11 +121,19 @@ class CudaOps final : public Ops {
   std::optional<RoundedRows> ahead_of(const Tensor& x) const;
   // join() offers an operation to one_row_. Returns true if it joined the gathered operations.
   template <class F>
-  bool gathered(F join);
+  bool gathered(F join) {
+    if (options_.gather) deferred_.start(stream_.get());
+    bool joined = options_.gather && join();
+    if (!joined && !one_row_.empty()) {
+      stream();
+      joined = join();
+    }
+    if (joined) done();
+    return joined;
+  }
   bool records(const std::optional<ReplayKey>& key) const;
   void plan_step(const RaggedBatch& batch, std::span<const Arrival> arrivals);
   void bring(const RaggedBatch& batch, Starts& starts);
-  void move(Tensor out, Tensor x);
   bool packs(const Linear& plain, const WeightFormat& keep) const;
   void copy_packed(std::byte* to, const Linear& plain);
   void product(Tensor out, Tensor x, const Linear& w);
