@@ -269,7 +269,7 @@ constexpr Flag kQuantizing[] = {
     {"ignore", kText, kQuantize, "", "A layer that stays as it is, or what contains it (model.layers.0), or re: and a regular expression; may be repeated. lm_head, embeddings and routers always stay.", 0, 0, "", "", Standing::kApplied, true},
     {"kv-cache-dtype", kChoice, kQuantize, "auto", "fp8, int8: also store scales for the keys and values of such a cache, from the calibration texts.", 0, 0, "auto|fp8|int8"},
     {"clip-search", kSwitch, kQuantize, "true", "Integers: search the clipping of each scale. false: scales cover the largest weight, and those of static activations the largest input."},
-    {"rounding", kChoice, kQuantize, "auto", "nearest, or gptq, where what follows makes up for each rounding error; awq, a8w8 and w4a8 take either. auto: gptq for --to gptq, else nearest.", 0, 0, "auto|nearest|gptq"},
+    {"rounding", kChoice, kQuantize, "auto", "nearest, or gptq, where what follows makes up for each rounding error; awq, a8w8 and w4a8 take either. auto: gptq for --to gptq and awq, else nearest.", 0, 0, "auto|nearest|gptq"},
     {"shift", kSwitch, kQuantize, "false", "a8w8, w4a8: also subtract the middle of each channel of attention's values, in biases that the model has or gains, where that lowers the error of the output."},
     {"act-order", kSwitch, kQuantize, "true", "--rounding gptq: round the columns with the largest inputs first."},
     {"damping", kFloat, kQuantize, "0.01", "--rounding gptq: added to the diagonal of the inputs' second moments, as a fraction of its mean.", 1e-6, 1},

@@ -153,6 +153,15 @@ TEST(Grid, AWeightOfZerosStaysZero) {
   for (const float x : values_of(r).values) EXPECT_EQ(x, 0);
 }
 
+TEST(Settings, RoundAsTheFormatDoesBest) {
+  EXPECT_TRUE(settle({.to = "gptq"}).compensate);
+  EXPECT_TRUE(settle({.to = "awq"}).compensate);
+  EXPECT_FALSE(settle({.to = "awq", .compensate = false}).compensate);
+  EXPECT_FALSE(settle({.to = "w4a8"}).compensate);
+  EXPECT_TRUE(settle({.to = "w4a8", .compensate = true}).compensate);
+  EXPECT_FALSE(settle({.to = "w4a16"}).compensate);
+}
+
 TEST(Settings, RefuseWhatDoesNotGoTogether) {
   const auto message = [](const Request& request) -> std::string {
     try {

@@ -78,7 +78,7 @@ def test_refusals_name_what_is_wrong(skiff, demo, data, tmp_path):
     assert "--out" in skiff.refused("quantize", demo, "--to", "fp8")
     assert "w3a16" in skiff.refused("quantize", demo, "--to", "w3a16", "--out", tmp_path / "a")
     assert "exists already" in skiff.refused("quantize", demo, "--to", "fp8", "--out", tmp_path)
-    for to, *flag in (("fp8", "--group-size", 64), ("awq", "--damping", 0.1), ("w4a16", "--act-order"),
+    for to, *flag in (("fp8", "--group-size", 64), ("w4a8", "--damping", 0.1), ("w4a16", "--act-order"),
                       ("w8a16", "--min-expert-tokens", 8)):
         said = skiff.refused("quantize", demo, "--to", to, "--out", tmp_path / "a", *flag)
         assert flag[0] in said and f"--to {to}" in said and "leave it out" in said
