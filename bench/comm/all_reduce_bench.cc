@@ -41,7 +41,7 @@ struct Options {
 };
 
 constexpr int kCalls = 40;   // in a recorded step
-constexpr int kRounds = 15;  // of which the median counts
+constexpr int kRounds = 15;  // the median counts
 
 std::vector<float> random_floats(size_t n, uint32_t seed) {
   std::mt19937 rng(seed);
@@ -115,8 +115,8 @@ void call(const Ways& ways, Way way, Rank& rank, Tensor to, Tensor from) {
 }
 
 struct Measured {
-  std::vector<std::vector<uint16_t>> results;  // of the first call, by rank
-  double us = 0;                               // of a call, the slowest rank's median
+  std::vector<std::vector<uint16_t>> results;  // the first call's, by rank
+  double us = 0;                               // a call's time, the slowest rank's median
 };
 
 class Bench {

@@ -11,7 +11,7 @@ Prompt = Union[str, "list[int]", dict]
 
 @dataclasses.dataclass
 class Request:
-    kind: str  # of skiff_submit()
+    kind: str  # skiff_submit()'s
     body: dict
     prompt: Optional[str]  # its text, if that is known
     n: int

@@ -28,7 +28,7 @@ class CompletionOutput:
     stop_reason: Union[int, str, None] = None  # the stop token or string
     reasoning_content: Optional[str] = None
     tool_calls: list[dict] = dataclasses.field(default_factory=list)
-    delta: str = ""  # of a stream: the text that is new in this output
+    delta: str = ""  # in a stream, the text that is new in this output
     send_idx: int = 0  # the number of pieces that have come
 
     def finished(self) -> bool:

@@ -56,7 +56,7 @@ class SamplingParams:
     prompt_logprobs: Optional[int] = None
     include_draft_logprobs: Optional[bool] = None
     truncate_prompt_tokens: Optional[int] = None
-    reasoning_max_tokens: Optional[int] = None  # of a chat
+    reasoning_max_tokens: Optional[int] = None  # for a chat
     structured_outputs: Union[StructuredOutputsParams, dict, None] = None
     guided_decoding: Union[StructuredOutputsParams, dict, None] = None
     guided_json: Union[str, dict, None] = None

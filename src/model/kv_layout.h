@@ -12,7 +12,7 @@ namespace skiff::model {
 // keys, [kv_heads][block_size][kv_scales()], and of the values. Each of them begins on a cache
 // line.
 struct LayerLayout {
-  size_t half = 0, scales = 0;  // of the keys, and of their scales
+  size_t half = 0, scales = 0;  // the sizes of the keys and of their scales
   size_t halves = 0;            // 1 where there are no values apart from the keys
 
   LayerLayout(const Layer& layer, int block_size, const KvFormat& format);

@@ -29,7 +29,7 @@ struct MemoryRequest {
   size_t scratch = 0;           // bytes that backend and sampler work with besides activations
   // A model that drafts tokens for this one, if there is one: its layers are in the blocks, too.
   struct Drafter {
-    ModelSpec spec;                  // of the rank's part, or of all of it
+    ModelSpec spec;                  // the rank's part, or the whole model
     SchemeChoice schemes;            // as above
     std::vector<StoredForm> stored;  // as above
     int ranks = 1;                   // among which it is cut

@@ -20,7 +20,7 @@ using testing::golden_dir;
 using Logits = std::vector<float>;
 
 struct Run {
-  std::vector<Logits> ranks;  // of all rows, as each rank has gathered them
+  std::vector<Logits> ranks;  // all rows, as each rank has gathered them
 };
 
 // All rows' logits, the prompt fed in pieces of these sizes, the last repeated.

@@ -30,7 +30,7 @@ Estimate estimate(const ModelFile& file, const Settings& settings, const Data& d
 
 struct Report {
   int64_t units = 0, plain = 0;  // matrices that were rounded, and that were not
-  // Of a checkpoint in eight-bit floats: matrices that were rounded from these to fewer bits, that
+  // Matrices of a checkpoint in eight-bit floats that were rounded from these to fewer bits, that
   // stay as they are, and that become bfloat16, because the layout has no place for them or a
   // factor changed them.
   int64_t rounded_again = 0, passed = 0, widened = 0;

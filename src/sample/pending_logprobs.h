@@ -17,7 +17,7 @@ struct PendingLogprobs {
   // [rows, vocab] f32: read() gives these logits instead, over the temperature of their row where
   // there is one, and -inf where the log-probability is.
   Tensor logits = {};
-  std::vector<float> temperature = {};  // of each row, or none
+  std::vector<float> temperature = {};  // one for each row, or none
 };
 
 // Starts computing the log-probabilities of group.tokens under `logits`, which has one row for each

@@ -57,7 +57,7 @@ struct DrawColumns {
   Penalties penalties;   // those of the rows whose slots have some
   SampleBatch plain;     // temperatures alone; where guesses are looked up among the best tokens
   DraftChecks checks;    // drafts that were sampled; with DraftRule::kRejection
-  SampleBatch reported;  // of rows whose log-probabilities are processed ones
+  SampleBatch reported;  // rows whose log-probabilities are processed ones
   // [rows] i32: the slot, where it has guesses in a draw that is pending: sample.draw is the number
   // if all of them are right. Others have -1. Empty if there is none.
   Tensor behind;

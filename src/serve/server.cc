@@ -107,7 +107,7 @@ queue::Capacity capacity_of(const service::ProtocolContext& protocol, int max_ru
 struct ActiveRoutes {
   std::shared_ptr<ServerContext> context;  // null while loading
   http::RouteTable table;
-  http::RouteTable observing;  // of the ports that are for nothing else
+  http::RouteTable observing;  // routes of the ports that are for nothing else
 };
 
 }  // namespace

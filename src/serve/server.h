@@ -28,7 +28,7 @@ class Server {
   ~Server();  // calls stop()
 
   uint16_t port() const;
-  std::vector<uint16_t> ports() const;  // of ServerConfig::http, in its order
+  std::vector<uint16_t> ports() const;  // those of ServerConfig::http, in its order
   uint16_t grpc_port() const;           // 0 without one
   // Begins to answer requests; returns at once.
   void start();

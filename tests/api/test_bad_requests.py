@@ -12,7 +12,7 @@ import pytest
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 TOKENIZE, DETOKENIZE = "/tokenize", "/detokenize"
 MESSAGES = [{"role": "user", "content": "hi"}]
-VOCABULARY, CONTEXT = 4096, 2048  # of the demo model
+VOCABULARY, CONTEXT = 4096, 2048  # the demo model's
 MAX_RSS_GROWTH = 64 << 20  # bytes; the allocator keeps what the largest body needed
 
 INVALID, UNSUPPORTED, MISSING = "invalid_value", "unsupported_value", "missing_required_parameter"

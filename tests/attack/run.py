@@ -41,7 +41,7 @@ ATTACKS = [*attacks_templates.ATTACKS, *attacks_bodies.ATTACKS, *attacks_constra
            *attacks_http.ATTACKS, *attacks_life.ATTACKS]
 MOST_LINES = 12
 WINDOW = 0.6  # seconds that are looked at, at least: what an attack leaves behind counts too
-BUSY_SHARE = 0.05  # of probes that may be late where other work keeps the machine busy
+BUSY_SHARE = 0.05  # the share of probes that may be late where other work keeps the machine busy
 ADDRESS_SPACE = 4 << 30  # bytes beyond what an idle server has
 
 

@@ -138,7 +138,7 @@ def test_a_hub_without_a_list(mirror, tmp_path):
     done = download(mirror, tmp_path / "m", "--revision", "v1")
     assert done.returncode == 0, done.stderr
     assert len(files_in(tmp_path / "m")) == 5
-    mirror.files["/org/m/resolve/v1/modules.json"] = b"[]"  # of a model that is pooled
+    mirror.files["/org/m/resolve/v1/modules.json"] = b"[]"  # a model that is pooled has it
     mirror.files["/org/m/resolve/v1/1_Pooling/config.json"] = b"{}"
     mirror.refusals["/org/m/resolve/v1/vocab.json"] = 403  # as object stores answer
     assert "7 files fetched" in download(mirror, tmp_path / "m", "--revision", "v1").stdout

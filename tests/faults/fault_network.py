@@ -36,7 +36,7 @@ class Node:
 
 class Loopback:
     """`protocol` is the way of blocks: all bytes of which a test counts or harms go over TCP."""
-    address = "127.0.0.1"  # of the test itself
+    address = "127.0.0.1"  # the test's own
     protocol = "tcp"
 
     def node(self):

@@ -3,7 +3,7 @@ import json
 import random
 import urllib.request
 
-VOCAB, FIRST = 4096, 16  # of models/demo; tokens before FIRST are special
+VOCAB, FIRST = 4096, 16  # those of models/demo; tokens before FIRST are special
 
 
 def greedy(prompt, max_tokens):

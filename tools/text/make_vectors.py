@@ -64,7 +64,7 @@ FRAGMENTS = [
     "\u4f60", "\u597d", "\u306e", "\u30fc", "\uac00", "\u0639", "\u0301", "\u0308", "\u00e9", "\u00df", "\u0416", "\u03c9", "\u0e33", "\u0915\u094d", "\U0001f600", "\u200d", "\ufe0f", "\U0001f3fd", "\u2581", "\u00a0", "\u3000", "\u2009", "\u00bd", "\u0663", "\x00", "\x7f", "\ufffd",
 ]
 
-TEXT_BYTES = 200_000  # of each real text: whole lines
+TEXT_BYTES = 200_000  # the size taken from each real text, in whole lines
 
 
 def strings():

@@ -9,7 +9,7 @@
 namespace skiff::cuda::bench {
 namespace {
 
-constexpr int kTrials = 40;  // of the library's algorithms
+constexpr int kTrials = 40;  // the library's algorithms that are tried
 constexpr double kReadLimit = 4.5e12, kBf16Limit = 790e12;
 
 struct Context {

@@ -23,7 +23,7 @@ struct Shape {
   bool bias = false;
   Router router = {};  // experts 0: dense
   int layers = 6;
-  std::optional<WeightFormat> format = {};  // of dense weights; bf16 without it
+  std::optional<WeightFormat> format = {};  // the format of dense weights; bf16 without it
   QuantRule rule = QuantRule::kPaddle;
 
   bool moe() const { return router.experts > 0; }

@@ -12,7 +12,7 @@ struct Point {
   int64_t x_stride, out_stride;
   int rows, in, out_features, points;
   bool f32, out_f32, gated;
-  double* worst;  // of |error| / bound
+  double* worst;  // the largest |error| / bound
 };
 
 static __device__ double dot(const Point& p, int r, int o, double* size) {

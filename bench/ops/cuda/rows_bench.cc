@@ -22,7 +22,7 @@ constexpr size_t kWeightBytes = size_t{4} << 30;
 constexpr double kReadLimit = 4.5e12, kBf16Limit = 790e12;
 constexpr int64_t kMostRows = 8192;
 constexpr int kProposals = 16;
-constexpr int kFewRowsCalls = 40, kCalls = 24;  // of tune(), as for the layers of a model
+constexpr int kFewRowsCalls = 40, kCalls = 24;  // calls of tune(), as for the layers of a model
 constexpr float kClose = 1.08f;  // proposals that much slower than the best are timed only once
 
 struct Shape {

@@ -35,7 +35,7 @@ struct Args {
   unsigned* queue;
   Keep keep;
   bool overlap;
-  unsigned* sum;  // of all words, by exclusive or; checking only
+  unsigned* sum;  // all words, by exclusive or; for checks only
 };
 
 class Walk {

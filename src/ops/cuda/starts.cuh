@@ -14,7 +14,7 @@
 
 namespace skiff::cuda {
 
-using Places = std::vector<cudaGraphNode_t>;  // of kernels in a recorded step
+using Places = std::vector<cudaGraphNode_t>;  // kernels in a recorded step
 
 class Starts {
  public:

@@ -47,7 +47,7 @@ class Stream {
     bool warm = false;
     cudaGraphExec_t graph = nullptr;
     cudaGraph_t form = nullptr;  // kept where it has places, which are a part of it
-    Places places;               // of the kernels of the ends
+    Places places;               // where the kernels of the ends are
   };
   void record(Recording& recording, const std::function<void()>& work, const StepEnds& ends);
   static bool adopts(const Recording& recording, const StepEnds& ends);

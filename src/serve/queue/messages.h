@@ -35,7 +35,7 @@ struct Piece {
   bool streams = false;     // with `begins`: the client gets each piece at once
   bool ends = false;        // the last one
   http::HttpResponse head;  // status, media type and headers
-  std::string bytes;        // of the body, at most kMaxPiece
+  std::string bytes;        // a part of the body, at most kMaxPiece
 };
 
 // A message about a request that holds nothing of its answer.

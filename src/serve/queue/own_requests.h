@@ -82,7 +82,7 @@ class OwnRequests {
     std::string id;
     State state = State::kNew;
     Clock::time_point arrived;
-    int64_t number = 0;    // of the last lease
+    int64_t number = 0;    // the last lease's
     uint32_t next = 0;     // index of the next piece of it
     bool streams = false;  // the client has got something
     bool came_back = false;

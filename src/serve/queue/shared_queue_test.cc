@@ -117,7 +117,7 @@ TEST_F(SharedQueueTest, AStreamThatNeverPausesLeavesTimeForSignsOfLife) {
   constexpr int kBeats = 5;
   std::mutex mutex;
   std::shared_ptr<http::HttpReply> reply;  // guarded by mutex
-  bool starved = false;                    // of the thread that sends
+  bool starved = false;                    // the thread that sends was
   const auto end = Clock::now() + std::chrono::seconds(20);
   store.taken = Taken{.lease = {"other:1", 1}, .request = write_request(request(), "")};
   // Another piece waits whenever one is sent.

@@ -46,7 +46,7 @@ class Metrics {
   // The state at the time of a scrape.
   struct Now {
     engine::EngineStats engine;
-    int number = 0;  // of the replica, where these are the metrics of one
+    int number = 0;                             // the replica's, where these are the metrics of one
     std::vector<engine::EngineStats> replicas;  // what `engine` is the sum of; may be empty for one
     int max_sequences = 0;
     int64_t waiting_tokens = 0;  // prompt tokens of sequences that wait for a place in the batch

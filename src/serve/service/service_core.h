@@ -45,7 +45,7 @@ struct ServiceCore {
   EnginePort& engine;
   const std::shared_ptr<EventQueue> events;
   const std::shared_ptr<RequestObserver> observer;      // may be null
-  const std::vector<std::unique_ptr<Metrics>> metrics;  // of all, or of each replica
+  const std::vector<std::unique_ptr<Metrics>> metrics;  // one for all replicas, or one for each
   RequestTable table;
   std::atomic<uint64_t> next_id{1};  // requests and sequences share one numbering
 };

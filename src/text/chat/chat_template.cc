@@ -64,7 +64,7 @@ Error in_template(const Error& error) {
 
 // A template that does not parse causes an error only when it is used.
 using Templates = std::map<std::string, Result<Template>, std::less<>>;
-using Forms = std::map<std::string, HistoryForm, std::less<>>;  // of those that parse
+using Forms = std::map<std::string, HistoryForm, std::less<>>;  // the templates that parse
 
 std::string names_of(const Templates& templates) {
   std::string out;

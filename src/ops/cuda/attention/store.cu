@@ -15,7 +15,7 @@
 namespace skiff::cuda {
 namespace {
 
-constexpr int kThreads = 256;      // of a block at most
+constexpr int kThreads = 256;      // the most of a block
 constexpr int kManyThreads = 128;  // where rows are many: more of them are on their way at a time
 constexpr int kMaxHead = 256;
 static_assert(kMaxHead / 2 <= kManyThreads);

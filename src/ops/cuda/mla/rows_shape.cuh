@@ -63,7 +63,7 @@ struct RowsShared {
   float sum[2][2][kVectors];  // sums of weights over each half of the positions
   Run runs[Tiles::kTurns];
   int all_see[Tiles::kTurns];        // the last position that all vectors of a run see
-  RowSources sources[2];             // of the warps that copy the halves of tiles
+  RowSources sources[2];             // one for each warp that copies halves of tiles
   uint64_t full[Tiles::kStages];     // a tile of rows is there
   uint64_t done[Tiles::kStages][2];  // all warps have read this half of it
   uint64_t p_full[kPlaces];          // weights, and what goes with them, are there

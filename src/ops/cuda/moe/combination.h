@@ -14,7 +14,7 @@ namespace skiff::cuda {
 struct Combination {
   Tensor out, outer;
   const int32_t* position = nullptr;
-  Tensor expert, weight;  // of the Routing
+  Tensor expert, weight;  // the Routing's
   Tensor more = {};
 };
 void combine(const Combination& c, cudaStream_t stream);

@@ -17,7 +17,8 @@ constexpr int kBoxRows = streamed::kBoxRows;  // the most rows of x that one cop
 struct ChannelArgs {
   int rows, chunks, jobs,
       splits;  // rows of x and chunks of columns; jobs of rows; cluster's blocks
-  const float *scales, *x_scales;  // of weight rows, padded to whole tiles; of rows of x
+  const float *scales,
+      *x_scales;  // one for each weight row, padded to whole tiles; one for each row of x
   void* out;
   int64_t out_stride;
   bool out_f32;

@@ -17,7 +17,7 @@ constexpr int kMostRows = 128;  // rows of x of a job
 constexpr int kMostSplits = 4;  // blocks of a cluster: of eight, few clusters fit at once
 
 struct ChannelShape {
-  int rows = 8;    // of x in a job: 8, 16, 32, 64 or 128
+  int rows = 8;    // rows of x in a job: 8, 16, 32, 64 or 128
   int splits = 1;  // blocks of a cluster
   bool operator==(const ChannelShape&) const = default;
 };

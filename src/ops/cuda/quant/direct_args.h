@@ -51,9 +51,9 @@ constexpr int kMostRounded = 128;
 struct DirectArgs {
   const void* x;  // bf16; or e4m3, with Float8Args::x_scales
   int64_t x_stride;
-  int rows, in;       // of x, all of which a block keeps
+  int rows, in;       // the shape of x, which a block keeps whole
   int pitch;          // bytes from one row to the next in shared memory
-  int chunks, pairs;  // of a matrix: chunks of 128 columns, and pairs of atoms
+  int chunks, pairs;  // a matrix has chunks of 128 columns, and pairs of atoms
   int log_split;      // split() in binary digits
   JobList jobs;       // with JobList::expert: the copies of one token; else one job has all rows
   bool list_early;    // the list was complete before the previous kernel triggered this one

@@ -41,7 +41,7 @@ template <bool kGated, bool kChannels>
 class Float8 {
  public:
   static constexpr Division kDivision = kFloat8Division;
-  static constexpr int kRowBytes = kFloat8Columns;  // of a weight row in a chunk
+  static constexpr int kRowBytes = kFloat8Columns;  // a weight row in a chunk
   static constexpr int kStageBytes = kFloat8Height * kRowBytes;
   static constexpr int kXBytes = 2 * kFloat8Columns;
 
@@ -236,7 +236,7 @@ __device__ __forceinline__ void stage_floats(char* to, float* scales, const Dire
 __device__ __forceinline__ void stage_tokens(char* to, float* scales, const DirectArgs& a) {
   constexpr int kWarps = kFloat8Division.warps, kEach = kMostRounded / kWarps;
   static_assert(kWarps <= 32);
-  __shared__ float largest[kMostFloat8Rows][32];  // of each warp's chunks of a row
+  __shared__ float largest[kMostFloat8Rows][32];  // the largest in each warp's chunks of a row
   const int lane = threadIdx.x % 32, warp = static_cast<int>(threadIdx.x / 32);
   const auto* x = static_cast<const __nv_bfloat16*>(a.x) + lane * kLaneElements;
   uint2 words[kEach] = {};

@@ -43,7 +43,7 @@ class CodesEpilogue {
   }
 
  private:
-  static constexpr int kPieces = kTiles * kTileRows / 16;  // of eight columns
+  static constexpr int kPieces = kTiles * kTileRows / 16;  // each has eight columns
   static constexpr int kValues = 2 * kPieces;              // a lane's columns of a row
 
   template <Act kAct>

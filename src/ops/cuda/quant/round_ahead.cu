@@ -12,7 +12,7 @@ namespace skiff::cuda {
 namespace {
 
 constexpr int kGateThreads = 512, kGatePiece = 8;  // elements that a thread takes at a time
-constexpr int kMostPieces = 8;                     // of a thread
+constexpr int kMostPieces = 8;                     // the most that a thread has
 
 struct Codes8 {
   uint8_t* to;
