@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/peers_testing.h"
+#include "engine/resolve.h"
 
 namespace skiff::engine {
 namespace {
@@ -147,6 +148,15 @@ TEST_F(PeersPairs, KeepTokensWithDrafts) {
     config.model = folder.path();
     config.speculation = draft::Settings{.method = "mtp"};
   });
+}
+
+TEST_F(PeersPairs, ThePolicyIsThatOfTheRole) {
+  for (const auto role : {peer::Role::kMixed, peer::Role::kPrefill, peer::Role::kDecode}) {
+    const EngineConfig config = as(mixed_, role);
+    const sched::Policy policy = resolve(config, read_model(config)).limits.policy;
+    EXPECT_EQ(policy.max_large, role == peer::Role::kPrefill ? 1 : 0);
+    EXPECT_EQ(policy.only_prompts, role == peer::Role::kPrefill);
+  }
 }
 
 // Two sequences with one prompt, of which the second comes when everything is here.
