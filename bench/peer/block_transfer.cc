@@ -144,7 +144,7 @@ class Transfer {
     for (size_t i = 0; i < host_.size(); ++i) wish.keys.push_back(key_of(i));
     const auto begin = Clock::now();
     left_ = std::make_unique<std::latch>(std::ssize(host_));
-    client_->open(std::move(wish), std::nullopt);
+    client_->open(std::move(wish), /*tokens=*/0, std::nullopt);
     for (size_t i = 0; i < host_.size(); ++i)
       client_->start({.id = ++job_,
                       .host_block = static_cast<int>(i),

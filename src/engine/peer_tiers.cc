@@ -36,7 +36,7 @@ class ClientIo final : public TierIo {
 PeerTiers::PeerTiers(const Resolved& resolved, LowerTiers& lower, Queue<Command>& inbox, bool quiet)
     : settings_(resolved.cache.peers), facts_(lower.facts), quiet_(quiet), inbox_(inbox) {
   if (settings_.role == peer::Role::kPrefill) open_shelf(resolved, lower);
-  if (settings_.role == peer::Role::kDecode) open_client(resolved, lower);
+  if (settings_.role == peer::Role::kDecode) open_client(lower);
 }
 
 PeerTiers::~PeerTiers() { stop(); }
@@ -57,7 +57,7 @@ void PeerTiers::open_shelf(const Resolved& resolved, LowerTiers& lower) {
       copying_threads());
 }
 
-void PeerTiers::open_client(const Resolved& resolved, LowerTiers& lower) {
+void PeerTiers::open_client(LowerTiers& lower) {
   peer::Settings settings = settings_;
   for (peer::Address& address : settings.prefills) {
     auto numeric = peer::resolved(address);
@@ -70,7 +70,6 @@ void PeerTiers::open_client(const Resolved& resolved, LowerTiers& lower) {
   client_ = std::make_shared<peer::BlockClient>(peer::BlockClient::Config{
       .settings = settings,
       .facts = facts_,
-      .block_size = resolved.cache.block_size,
       .block_bytes = lower.form->whole_bytes(),
       .memory =
           [&lower](int host_block) {
@@ -83,8 +82,8 @@ void PeerTiers::open_client(const Resolved& resolved, LowerTiers& lower) {
       .copiers = copying_threads(),
       .answer = [this](const TierDone& done) { inbox_.push(done); }});
   lower.config.always_pays = true;
-  lower.sources.push_back(std::make_unique<peer::RemoteSource>(
-      client_, resolved.cache.block_size, !settings.prefills.empty(), random_seed()));
+  lower.sources.push_back(
+      std::make_unique<peer::RemoteSource>(client_, !settings.prefills.empty(), random_seed()));
   io_ = std::make_unique<ClientIo>(client_);
 }
 

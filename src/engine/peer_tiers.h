@@ -38,7 +38,7 @@ class PeerTiers {
 
  private:
   void open_shelf(const Resolved& resolved, LowerTiers& lower);
-  void open_client(const Resolved& resolved, LowerTiers& lower);
+  void open_client(LowerTiers& lower);
 
   const peer::Settings settings_;
   const peer::Facts facts_;

@@ -110,7 +110,8 @@ StepCost measure_step_cost(StepTimer& timer, const Resolved& resolved, const Mod
 
 std::string describe(const StepCost& cost, const sched::Policy& policy) {
   const StepCost::Point& last = cost.points().back();
-  const double aim = sched::step_aim(cost, policy.step_seconds, {});
+  const double aim =
+      sched::step_aim(cost, policy.step_seconds, {.only_prompts = policy.only_prompts});
   const int lengthy = policy.long_prompt > 0 ? policy.long_prompt
                                              : sched::long_prompt_for(cost, policy.step_seconds);
   return fmt::format(

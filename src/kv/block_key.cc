@@ -2,7 +2,6 @@
 
 #include <openssl/sha.h>
 
-#include <algorithm>
 #include <bit>
 #include <vector>
 
@@ -16,9 +15,25 @@ BlockKey sha256(std::span<const std::byte> bytes) {
   return key;
 }
 
-// The first byte separates roots, children, and children with an extra; the length says where the
-// fingerprint ends. All blocks of one fingerprint have the same number of tokens, so the remaining
-// bytes are the extra.
+namespace {
+
+BlockKey key_of(std::string_view head, const BlockKey& parent, std::span<const Token> tokens,
+                std::string_view extra) {
+  std::vector<std::byte> text;
+  text.reserve(head.size() + parent.size() + tokens.size_bytes() + extra.size());
+  const auto append = [&](auto bytes) { text.insert(text.end(), bytes.begin(), bytes.end()); };
+  append(std::as_bytes(std::span(head)));
+  append(std::as_bytes(std::span(parent)));
+  append(std::as_bytes(tokens));
+  append(std::as_bytes(std::span(extra)));
+  return sha256(text);
+}
+
+}  // namespace
+
+// The first byte separates roots, children, children with an extra, and partial blocks; the length
+// says where the fingerprint ends. All full blocks of one fingerprint have the same number of
+// tokens, so the remaining bytes are the extra. A partial block says its number.
 BlockKey root_key(std::string_view fingerprint, std::string_view salt) {
   const uint64_t length = fingerprint.size();
   std::vector<std::byte> text(1, std::byte{'r'});
@@ -33,12 +48,15 @@ BlockKey root_key(std::string_view fingerprint, std::string_view salt) {
 }
 
 BlockKey child_key(const BlockKey& parent, std::span<const Token> tokens, std::string_view extra) {
-  const size_t plain = 1 + parent.size() + tokens.size_bytes();
-  std::vector<std::byte> text(plain + extra.size(), std::byte(extra.empty() ? 'c' : 'x'));
-  std::memcpy(text.data() + 1, parent.data(), parent.size());
-  std::memcpy(text.data() + 1 + parent.size(), tokens.data(), tokens.size_bytes());
-  std::ranges::copy(std::as_bytes(std::span(extra)), text.begin() + static_cast<long>(plain));
-  return sha256(text);
+  return key_of(extra.empty() ? "c" : "x", parent, tokens, extra);
+}
+
+BlockKey partial_key(const BlockKey& parent, std::span<const Token> tokens,
+                     std::string_view extra) {
+  const auto count = static_cast<uint32_t>(tokens.size());
+  std::string head(1 + sizeof count, 'p');
+  std::memcpy(head.data() + 1, &count, sizeof count);
+  return key_of(head, parent, tokens, extra);
 }
 
 std::string extra_of(const CacheSharing& sharing, int begin, int end) {

@@ -1,4 +1,4 @@
-// kv/block_key.h -- the name of a full block, valid outside the process that computed it.
+// kv/block_key.h -- the name of a block, valid outside the process that computed it.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -22,6 +22,10 @@ using BlockKey = std::array<uint8_t, 32>;
 BlockKey root_key(std::string_view fingerprint, std::string_view salt);
 BlockKey child_key(const BlockKey& parent, std::span<const Token> tokens,
                    std::string_view extra = {});
+// The name of a block that holds only these tokens, fewer than a block has room for. No full block
+// has such a name, and no name follows from it.
+BlockKey partial_key(const BlockKey& parent, std::span<const Token> tokens,
+                     std::string_view extra = {});
 // Returns the extras that overlap positions [begin, end) as one string, empty if there are none.
 // Two blocks after the same parent have equal strings exactly if they have equal extras.
 std::string extra_of(const CacheSharing& sharing, int begin, int end);

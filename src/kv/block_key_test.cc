@@ -23,12 +23,25 @@ TEST(BlockKey, DependsOnAllThatTheContentsDependOn) {
                                 child_key(child_key(root, cd), ab),
                                 child_key(root, ab, "cat"),
                                 child_key(root, ab, "dog"),
-                                child_key(child_key(root, ab, "cat"), cd)};
-  EXPECT_EQ(keys.size(), 11u);
+                                child_key(child_key(root, ab, "cat"), cd),
+                                partial_key(root, ab),
+                                partial_key(root, cd),
+                                partial_key(root, ab, "cat"),
+                                partial_key(child_key(root, ab), cd)};
+  EXPECT_EQ(keys.size(), 15u);
   EXPECT_EQ(child_key(root, ab), child_key(root_key("model", "salt"), Tokens{1, 2}));
   const BlockKey empty = sha256({});  // FIPS 180-4
   EXPECT_EQ(empty[0], 0xe3);
   EXPECT_EQ(empty[31], 0x55);
+}
+
+// What follows the tokens of a partial block is no token, even if it reads like one.
+TEST(BlockKey, APartialBlockEndsWithItsTokens) {
+  const BlockKey root = root_key("model", "");
+  const Token c = 0x64636261;
+  EXPECT_NE(partial_key(root, Tokens{1, c}), partial_key(root, Tokens{1}, "abcd"));
+  EXPECT_NE(partial_key(root, Tokens{1, 2}), partial_key(root, Tokens{1}));
+  EXPECT_EQ(partial_key(root, Tokens{1, 2}), partial_key(root_key("model", ""), Tokens{1, 2}));
 }
 
 // Cache files outlive builds: the key of a block without extras may not change.

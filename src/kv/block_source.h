@@ -15,7 +15,8 @@ namespace skiff::kv {
 // host memory. Valid during the call only.
 struct Expected {
   uint64_t owner = 0;                // the sequence
-  std::span<const BlockKey> keys;    // the blocks, in order
+  std::span<const BlockKey> keys;    // the blocks, in order; the last one may be partial
+  int tokens = 0;                    // that these blocks hold
   std::span<const Token> prompt;     // all tokens of the sequence
   const CacheSharing& sharing;       // that of the sequence
   const KvOrigin* origin = nullptr;  // see NewSequence; null: there is none
@@ -46,6 +47,9 @@ class BlockSource {
   virtual int begin_fetch(const BlockKey& key) = 0;
   virtual void end_fetch(int record, const TierDone& answer) = 0;
 
+  // Whether partial blocks (block_key.h) are stored in it, or come from it. A source that keeps
+  // blocks for whoever may come takes none: they are of use to one prompt only.
+  virtual bool takes_partial() const { return false; }
   // Returns true if a store of the block may begin; always false for a source that is only read.
   virtual bool wants(const BlockKey& key) const = 0;
   // Returns the record that the job writes; kNone where there is no room now. Requires wants(key).

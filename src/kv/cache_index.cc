@@ -25,12 +25,26 @@ int CacheIndex::open(BlockTable& table, std::span<const Token> tokens) {
       table.found = tiers_.ready({keys_of(table, tokens), tokens, table.blocks.size()});
   }
   table.published = static_cast<int>(table.blocks.size());
-  return static_cast<int>(table.blocks.size() + table.found.size()) * block_size_;
+  const auto found = static_cast<int>(table.blocks.size() + table.found.size()) * block_size_;
+  return std::min(found, static_cast<int>(tokens.size()));
+}
+
+// The name of what the tokens have behind their last full block. The keys of their full blocks,
+// of which there are some, are known.
+BlockKey CacheIndex::rest_key(const BlockTable& table, std::span<const Token> tokens) const {
+  const size_t blocks = tokens.size() / static_cast<size_t>(block_size_);
+  const size_t begin = blocks * static_cast<size_t>(block_size_);
+  return partial_key(
+      table.keys[blocks - 1], tokens.subspan(begin),
+      extra_of(table.sharing, static_cast<int>(begin), static_cast<int>(tokens.size())));
 }
 
 std::span<const BlockKey> CacheIndex::keys_of(BlockTable& table,
                                               std::span<const Token> tokens) const {
   const auto size = static_cast<size_t>(block_size_), n = tokens.size() / size;
+  const size_t rest = tiers_.fetches_partial() && n > 0 ? tokens.size() % size : 0;
+  // That of a partial block says nothing about any other number of tokens.
+  if (std::exchange(table.partial, 0) > 0) table.keys.pop_back();
   for (size_t i = table.keys.size(); i < n; ++i) {
     const BlockKey parent =
         i > 0 ? table.keys[i - 1] : root_key(tiers_.fingerprint(), table.sharing.salt);
@@ -38,7 +52,10 @@ std::span<const BlockKey> CacheIndex::keys_of(BlockTable& table,
     table.keys.push_back(child_key(parent, tokens.subspan(i * size, size),
                                    extra_of(table.sharing, begin, begin + block_size_)));
   }
-  return std::span(table.keys).first(n);
+  if (rest == 0 || table.keys.size() > n) return std::span(table.keys).first(n);
+  table.keys.push_back(rest_key(table, tokens));
+  table.partial = static_cast<int>(rest);
+  return table.keys;
 }
 
 bool CacheIndex::fetch(BlockTable& table, std::span<const Token> tokens) {
@@ -50,12 +67,16 @@ bool CacheIndex::fetch(BlockTable& table, std::span<const Token> tokens) {
 
 bool CacheIndex::expect(BlockTable& table, std::span<const Token> tokens, const Expecting& by) {
   if (!tiers_.expects() || !share_ || !table.sharing.share) return false;
-  const auto here = static_cast<size_t>(open(table, tokens) / block_size_);
+  const int here = open(table, tokens) / block_size_;
   close(table);
+  // Less than a block is computed here: that takes no longer than to have it made elsewhere.
+  if (here == static_cast<int>(tokens.size()) / block_size_) return false;
   const auto keys = keys_of(table, tokens);
-  if (here >= keys.size()) return false;
+  const int held =
+      std::min(static_cast<int>(keys.size()) * block_size_, static_cast<int>(tokens.size()));
   tiers_.expect({.owner = by.owner,
-                 .keys = keys.subspan(here),
+                 .keys = keys.subspan(static_cast<size_t>(here)),
+                 .tokens = held - here * block_size_,
                  .prompt = by.prompt,
                  .sharing = table.sharing,
                  .origin = by.origin,
@@ -69,7 +90,7 @@ void CacheIndex::begin(BlockTable& table, std::span<const Token> tokens, int siz
   if (!table.found.empty()) tiers_.keep(table.kept, table.found);
   const bool room = grow(table, size);
   SKIFF_CHECK(room, "no room for {} tokens", size);
-  const size_t here = static_cast<size_t>(table.published);
+  const auto here = static_cast<size_t>(table.published);
   if (!tiers_.empty())
     for (size_t i = 0; i < here; ++i) tiers_.found(table.blocks[i]);
   load(table, tokens, most);
@@ -78,17 +99,23 @@ void CacheIndex::begin(BlockTable& table, std::span<const Token> tokens, int siz
 void CacheIndex::load(BlockTable& table, std::span<const Token> tokens, int most) {
   const auto n = std::min(table.found.size(), static_cast<size_t>(most));
   const auto first = static_cast<size_t>(table.published);
+  auto loaded = static_cast<int>(first) * block_size_;
   for (size_t i = 0; i < n; ++i) {
+    loaded += tiers_.tokens_in(table.found[i]);
     tiers_.hold(table.found[i]);
     tiers_.load(table.found[i], table.blocks[first + i]);
   }
   table.found.erase(table.found.begin(), table.found.begin() + static_cast<std::ptrdiff_t>(n));
   if (table.found.empty()) table.kept.let_go();
-  publish(table, tokens, static_cast<int>(first + n) * block_size_);
+  publish(table, tokens, loaded);
 }
 
 bool CacheIndex::grow(BlockTable& table, int tokens) {
   const int need = blocks_for(tokens) - static_cast<int>(table.blocks.size());
+  if (need > num_free()) {
+    tiers_.save_owed();
+    drop_saved();
+  }
   if (need > num_free()) return false;
   if (need > pool_.num_free()) {
     const auto leaves = [&](BlockId id) { tiers_.evicted(id, tree_.tokens(id)); };
@@ -112,6 +139,27 @@ void CacheIndex::publish(BlockTable& table, std::span<const Token> tokens, int c
   }
 }
 
+void CacheIndex::hand_over_rest(BlockTable& table, std::span<const Token> tokens) {
+  const auto size = static_cast<size_t>(block_size_), n = tokens.size() / size;
+  if (tiers_.empty() || !share_ || !table.sharing.share || n == 0 || tokens.size() % size == 0)
+    return;
+  keys_of(table, tokens.first(n * size));
+  const BlockKey key = rest_key(table, tokens);
+  if (!tiers_.wants_partial(key)) return;
+  const auto rest = tokens.subspan(n * size);
+  pool_.share(table.blocks[n]);
+  tiers_.owe({.block = table.blocks[n], .key = key, .tokens = {rest.begin(), rest.end()}});
+}
+
+void CacheIndex::finish(StepPlan& plan) {
+  tiers_.finish(plan, tree_);
+  drop_saved();
+}
+
+void CacheIndex::drop_saved() {
+  for (const BlockId id : tiers_.take_saved()) tree_.drop(id);
+}
+
 void CacheIndex::close(BlockTable& table) {
   for (const BlockId id : table.blocks) tree_.drop(id);
   table.blocks.clear();
@@ -123,6 +171,7 @@ void CacheIndex::renew(const std::string& fingerprint) {
   SKIFF_CHECK(num_free() == num_blocks(), "{} blocks are in use", num_blocks() - num_free());
   tree_.evict(tree_.num_evictable());
   tiers_.renew(fingerprint);
+  drop_saved();
 }
 
 }  // namespace skiff::kv

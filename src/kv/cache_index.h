@@ -18,8 +18,9 @@ struct BlockTable {
 
   // The following members are for lower tiers. All but `found` outlive close().
   std::vector<BlockKey> keys;  // keys of the leading blocks, computed on demand
+  int partial = 0;             // tokens of the block of the last key, if that is a partial one
   // Host blocks that continue `blocks`, for begin(); behind it those that are not loaded yet, which
-  // come into the blocks from `published` on.
+  // come into the blocks from `published` on. The last may be partial: it is never published.
   std::vector<int> found;
   size_t asked = 0;      // blocks before this index have been requested
   uint64_t awaited = 0;  // what held() waits for
@@ -36,8 +37,9 @@ class CacheIndex {
   CacheIndex(int num_blocks, int block_size, bool share_prefixes, uint64_t seed = 0,
              const TierConfig& tiers = {}, BlockSources sources = {});
   // Starts a sequence from the longest prefix of `tokens` that is cached on the device or in host
-  // memory; returns its number of tokens, a multiple of the block size. `tokens` must not contain
-  // tokens that must be computed in any case. Blocks found in host memory are loaded by begin(),
+  // memory; returns its number of tokens, a multiple of the block size unless a partial block was
+  // found that holds all the rest of `tokens`. They must not contain tokens that must be computed
+  // in any case. Blocks found in host memory are loaded by begin(),
   // which comes next.
   int open(BlockTable& table, std::span<const Token> tokens);
   // Fetches the blocks that continue a table just opened. Returns true if a source has some of
@@ -46,8 +48,8 @@ class CacheIndex {
   // once for a sequence; after preemption, ask_again() allows it again.
   bool fetch(BlockTable& table, std::span<const Token> tokens);
   bool held(const BlockTable& table) const;
-  // Tells the sources which blocks a table will fetch that is not open yet, if some of them are
-  // missing here. Returns whether it did; release() must follow.
+  // Tells the sources which blocks a table will fetch that is not open yet, if full ones of them
+  // are missing here. Returns whether it did; release() must follow.
   struct Expecting {
     uint64_t owner = 0;
     std::span<const Token> prompt;  // all tokens of the sequence
@@ -72,6 +74,10 @@ class CacheIndex {
   // or will be before any step planned from now on reads them. May exchange blocks of the table for
   // ones that hold the same tokens after the same prefix. Costs only what is new since last time.
   void publish(BlockTable& table, std::span<const Token> tokens, int computed);
+  // Has the sources that take partial blocks store what `tokens`, all of which are computed, have
+  // behind their last full block; nothing if they have no full block. The block is kept until it is
+  // saved, or until grow() needs it.
+  void hand_over_rest(BlockTable& table, std::span<const Token> tokens);
   void close(BlockTable& table);
 
   // Forgets every block, on the device and in host memory, as if none had ever been computed, and
@@ -80,7 +86,7 @@ class CacheIndex {
   void renew(const std::string& fingerprint);
 
   // Completes a plan with the copies from and to lower tiers.
-  void finish(StepPlan& plan) { tiers_.finish(plan, tree_); }
+  void finish(StepPlan& plan);
   // The lower tiers, which have jobs to be taken and must learn of committed plans; empty() if
   // there are none.
   Tiers& tiers() { return tiers_; }
@@ -95,6 +101,8 @@ class CacheIndex {
 
  private:
   std::span<const BlockKey> keys_of(BlockTable& table, std::span<const Token> tokens) const;
+  BlockKey rest_key(const BlockTable& table, std::span<const Token> tokens) const;
+  void drop_saved();
 
   int block_size_;
   bool share_;

@@ -28,11 +28,11 @@ Tiers::Tiers(const TierConfig& config, int num_blocks, int block_size, uint64_t 
 }
 
 std::span<const Token> Tiers::slice(std::span<const Token> tokens, size_t i) const {
-  return tokens.subspan(i * block_size_, block_size_);
+  return tokens.subspan(i * block_size_, std::min(block_size_, tokens.size() - i * block_size_));
 }
 
 std::span<const Token> Tiers::tokens_of(int host) const {
-  return slice(tokens_, static_cast<size_t>(host));
+  return slice(tokens_, static_cast<size_t>(host)).first(static_cast<size_t>(tokens_in(host)));
 }
 
 int Tiers::find_host(const BlockKey& key, std::span<const Token> tokens) const {
@@ -148,12 +148,11 @@ int Tiers::affordable_source(const BlockKey& key) {
 }
 
 int Tiers::fetch_one(int from, const BlockKey& key, std::span<const Token> tokens) {
-  const int host = host_.put(key);
+  const int host = put(key, tokens);
   if (host == kNone) {
     ++stats_.skipped;
     return kNone;
   }
-  std::ranges::copy(tokens, tokens_.begin() + std::ssize(tokens) * host);
   start({.kind = TierJob::Kind::kRead,
          .source = from,
          .host_block = host,
@@ -161,6 +160,16 @@ int Tiers::fetch_one(int from, const BlockKey& key, std::span<const Token> token
          .key = key,
          .tokens = {}});
   host_block(host).job = last_job_;
+  return host;
+}
+
+// Returns a host block for these tokens; kNone if there is none.
+int Tiers::put(const BlockKey& key, std::span<const Token> tokens) {
+  const int host = host_.put(key);
+  if (host == kNone) return kNone;
+  std::ranges::copy(tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(block_size_) * host);
+  host_block(host).partial = tokens.size() < block_size_;
+  host_block(host).tokens = static_cast<int>(tokens.size());
   return host;
 }
 
@@ -173,7 +182,7 @@ void Tiers::load(int host, BlockId block) {
   loads_.push_back({.block = block, .host = host});
   ++stats_.loads;
   const bool fetched = std::exchange(host_block(host).fetched, false);
-  (fetched ? stats_.file_tokens : stats_.host_tokens) += block_size_;
+  (fetched ? stats_.file_tokens : stats_.host_tokens) += static_cast<uint64_t>(tokens_in(host));
   host_.cool(host);  // the device has it now; its eviction makes the host copy hot again
 }
 
@@ -200,7 +209,7 @@ void Tiers::evicted(BlockId id, std::span<const Token> tokens) {
   if (host != kNone) {
     host_.touch(host);
   } else if (config_.spill || to_source) {
-    host = save(id, tokens);
+    host = save(id, b.key, tokens);
     stats_.skipped += host == kNone;
   }
   if (host != kNone && to_source) store_later(host);
@@ -214,16 +223,45 @@ void Tiers::found(BlockId id) {
   ++num_pending_;
 }
 
-int Tiers::save(BlockId id, std::span<const Token> tokens) {
-  const int host = host_.put(block(id).key);
+bool Tiers::wants_partial(const BlockKey& key) const {
+  return std::ranges::any_of(sources_, [&](const auto& source) {
+    return source->usable() && source->takes_partial() && source->wants(key);
+  });
+}
+
+int Tiers::save(BlockId id, const BlockKey& key, std::span<const Token> tokens) {
+  const int host = put(key, tokens);
   if (host == kNone) return kNone;
   now_.held.push_back(host);
-  std::ranges::copy(tokens, tokens_.begin() + std::ssize(tokens) * host);
   host_.set_ready(host);
   host_block(host).fetched = false;
   saves_.push_back({.block = id, .host = host});
   ++stats_.saves;
   return host;
+}
+
+// Returns false if host memory has no place for the oldest one.
+bool Tiers::save_one_owed() {
+  const Partial& oldest = owed_.front();
+  int host = find_host(oldest.key, oldest.tokens);
+  if (host == kNone) {
+    host = save(oldest.block, oldest.key, oldest.tokens);
+    if (host == kNone) return false;
+    host_.cool(host);
+  }
+  store_later(host);
+  saved_.push_back(oldest.block);
+  owed_.pop_front();
+  return true;
+}
+
+void Tiers::save_owed() {
+  while (!owed_.empty()) {
+    if (save_one_owed()) continue;
+    ++stats_.skipped;
+    saved_.push_back(owed_.front().block);
+    owed_.pop_front();
+  }
 }
 
 // Gives the host block to every source that wants it, once the plan that is being made is
@@ -233,6 +271,7 @@ void Tiers::store_later(int host) {
   for (int i = 0; i < static_cast<int>(sources_.size()); ++i) {
     uint64_t& storing = host_block(host).storing;
     const uint64_t bit = uint64_t{1} << i;
+    if (host_block(host).partial && !source(i).takes_partial()) continue;
     if ((storing & bit) != 0 || !source(i).usable() || !source(i).wants(host_.key(host))) continue;
     storing |= bit;
     ++num_storing_;
@@ -251,7 +290,7 @@ void Tiers::finish(StepPlan& plan, const PrefixTree& tree) {
       // before it is loaded.
       int host = find_host(b.key, tree.tokens(id));
       if (host == kNone) {
-        host = save(id, tree.tokens(id));
+        host = save(id, b.key, tree.tokens(id));
         if (host == kNone) break;
         host_.cool(host);
         ++n;
@@ -261,6 +300,8 @@ void Tiers::finish(StepPlan& plan, const PrefixTree& tree) {
     num_pending_ -= std::exchange(b.pending, false);
     pending_.pop_front();
   }
+  for (int n = 0; n < config_.saves_per_step && num_storing_ < max_storing && !owed_.empty(); ++n)
+    if (!save_one_owed()) break;
   plan.saves = std::exchange(saves_, {});
   plan.loads = std::exchange(loads_, {});
   if (now_.held.empty() && now_.stores.empty()) return;
@@ -324,6 +365,7 @@ void Tiers::renew(const std::string& fingerprint) {
   std::ranges::fill(blocks_, OnDevice{});
   pending_.clear();
   num_pending_ = 0;
+  for (const Partial& each : std::exchange(owed_, {})) saved_.push_back(each.block);
   config_.fingerprint = fingerprint;
 }
 

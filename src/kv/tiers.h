@@ -32,8 +32,8 @@ struct TierConfig {
 };
 
 // Reads a record of a source into a host block, or writes a host block to a record. `key` and
-// `tokens` identify the block. Answered by a TierDone with the same id; if that is not ok, the
-// contents of the host block are undefined.
+// `tokens`, fewer than a block has room for if it is partial, identify the block. Answered by a
+// TierDone with the same id; if that is not ok, the contents of the host block are undefined.
 struct TierJob {
   enum class Kind { kRead, kWrite };
   uint64_t id = 0;
@@ -87,8 +87,8 @@ class Tiers {
   Tiers& operator=(const Tiers&) = delete;
   const std::string& fingerprint() const { return config_.fingerprint; }
 
-  // The beginning of a text: keys and tokens of its leading blocks. Those before block `from` are
-  // on the device already.
+  // The beginning of a text: keys and tokens of its leading blocks, of which the last may be
+  // partial. Those before block `from` are on the device already.
   struct Text {
     std::span<const BlockKey> keys;
     std::span<const Token> tokens;
@@ -132,12 +132,32 @@ class Tiers {
   void keep(Kept& kept, std::span<const int> hosts);
   void hold(int host);                 // pins it until the plan that is being made is committed
   void load(int host, BlockId block);  // adds a load to that plan; the host block is held
+  int tokens_in(int host) const { return host_blocks_[static_cast<size_t>(host)].tokens; }
   // Called when a block has entered the prefix tree.
   void published(BlockId block, const BlockKey& key);
   // Called before the tree forgets a block, which may be overwritten by the next rows.
   void evicted(BlockId block, std::span<const Token> tokens);
   // Called when a sequence has found a block of the tree on the device.
   void found(BlockId block);
+  // A partial block that is saved and stored like those that are published. It is in no tree, so
+  // the caller keeps it as it is until take_saved() names it.
+  struct Partial {
+    BlockId block = 0;
+    BlockKey key{};
+    std::vector<Token> tokens;
+  };
+  // Whether partial blocks come from a source, and whether one wants this one.
+  bool fetches_partial() const {
+    return std::ranges::any_of(
+        sources_, [](const auto& each) { return each->expects() && each->takes_partial(); });
+  }
+  bool wants_partial(const BlockKey& key) const;
+  void owe(Partial partial) { owed_.push_back(std::move(partial)); }
+  // Saves all that are owed with the plan that is being made. Those for which host memory has no
+  // place are not kept.
+  void save_owed();
+  // Returns the blocks that are owed no more: rows planned from now on may overwrite them.
+  std::vector<BlockId> take_saved() { return std::exchange(saved_, {}); }
   // See BlockSource.
   bool expects() const {
     return std::ranges::any_of(sources_, [](const auto& source) { return source->expects(); });
@@ -166,7 +186,7 @@ class Tiers {
   bool empty() const { return host_.size() == 0; }  // whether there are no lower tiers
   bool has_sources() const { return !sources_.empty(); }
   bool hands_over() const { return config_.hands_over; }
-  bool owes_saves() const { return num_pending_ > 0; }
+  bool owes_saves() const { return num_pending_ > 0 || !owed_.empty(); }
   bool awaits_answer() const { return !open_.empty(); }
   // Whether no job is under way and no plan in flight, as renew() needs it.
   bool at_rest() const { return open_.empty() && jobs_.empty() && flights_.empty(); }
@@ -189,7 +209,9 @@ class Tiers {
   struct HostBlock {
     uint64_t storing = 0;  // a bit for each source that the block will be stored in
     bool fetched = false;  // came from a source and has not been loaded since
-    uint64_t job = 0;      // the fetch that fills it, while it is not ready
+    bool partial = false;
+    int tokens = 0;    // that it holds
+    uint64_t job = 0;  // the fetch that fills it, while it is not ready
   };
 
   std::span<const Token> slice(std::span<const Token> tokens, size_t i) const;
@@ -201,7 +223,9 @@ class Tiers {
   uint64_t wait_for_room(Kept& kept);
   void return_room(int room);
   void room_is_free(int room);
-  int save(BlockId block, std::span<const Token> tokens);
+  int put(const BlockKey& key, std::span<const Token> tokens);
+  int save(BlockId block, const BlockKey& key, std::span<const Token> tokens);
+  bool save_one_owed();
   void store_later(int host);
   void start_store(const Store& store);
   void end_store(const Store& store);
@@ -225,6 +249,8 @@ class Tiers {
   std::vector<OnDevice> blocks_;        // [num_blocks]
   std::deque<BlockId> pending_;  // ids with OnDevice::pending, oldest first; may hold stale ids
   int num_pending_ = 0, num_storing_ = 0;
+  std::deque<Partial> owed_;              // oldest first
+  std::vector<BlockId> saved_;            // see take_saved()
   std::vector<BlockCopy> saves_, loads_;  // for the plan that is being made, like `now_`
   Flight now_;
   std::deque<Flight> flights_;

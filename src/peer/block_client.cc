@@ -38,8 +38,8 @@ struct Server {
 
 struct OpenLease {
   Server* server = nullptr;  // null: it has failed
-  size_t blocks = 0, came = 0;
-  bool asked = false;  // the server computes the prompt for this instance
+  size_t missing = 0;        // tokens of the blocks that have not come
+  bool asked = false;        // the server computes the prompt for this instance
   Clock::time_point progress{};
 };
 
@@ -59,6 +59,7 @@ struct Copied {
 // A lease that the engine's thread asks for.
 struct Opening {
   Open wish;
+  size_t tokens = 0;
   std::optional<KvOrigin> origin;
 };
 using Command = std::variant<Opening, Close, kv::TierJob, Copied>;
@@ -224,7 +225,7 @@ Server* BlockClient::Impl::server_at(const Address& wanted) {
 
 void BlockClient::Impl::open(Opening& opening) {
   OpenLease& lease = leases[opening.wish.lease];
-  lease.blocks = opening.wish.keys.size();
+  lease.missing = opening.tokens;
   lease.asked = !opening.wish.prompt.empty();
   lease.progress = Clock::now();
   const std::optional<KvOrigin>& origin = opening.origin;
@@ -270,9 +271,7 @@ void BlockClient::Impl::fail(uint64_t id, Loss why) {
   const auto found = leases.find(id);
   if (found == leases.end()) return;
   OpenLease& lease = found->second;
-  counts.recomputed[static_cast<int>(why)] +=
-      (lease.blocks - std::min(lease.blocks, lease.came)) * static_cast<size_t>(config.block_size);
-  lease.blocks = lease.came;
+  counts.recomputed[static_cast<int>(why)] += std::exchange(lease.missing, 0);
   if (lease.server != nullptr) {
     lease.server->link.send(Close{id});
     --lease.server->leases;
@@ -368,7 +367,7 @@ void BlockClient::Impl::copied(const Copied& copy) {
 void BlockClient::Impl::use(uint64_t job, Clock::time_point began) {
   const auto found = reads.find(job);
   OpenLease& lease = leases.at(static_cast<uint64_t>(found->second.job.record));
-  ++lease.came;
+  lease.missing -= std::min(lease.missing, found->second.job.tokens.size());
   lease.progress = Clock::now();
   ++counts.blocks;
   counts.bytes += config.block_bytes;
@@ -407,8 +406,8 @@ void BlockClient::Impl::publish() {
 
 BlockClient::BlockClient(Config config) : impl_(std::make_unique<Impl>(std::move(config))) {}
 BlockClient::~BlockClient() = default;
-void BlockClient::open(Open wish, const std::optional<KvOrigin>& origin) {
-  impl_->tell(Opening{std::move(wish), origin});
+void BlockClient::open(Open wish, size_t tokens, const std::optional<KvOrigin>& origin) {
+  impl_->tell(Opening{std::move(wish), tokens, origin});
 }
 void BlockClient::close(uint64_t lease) { impl_->tell(Close{lease}); }
 void BlockClient::start(kv::TierJob job) { impl_->tell(std::move(job)); }

@@ -27,7 +27,6 @@ class BlockClient {
   struct Config {
     Settings settings;  // `prefills` have numeric hosts
     Facts facts;
-    int block_size = 64;
     size_t block_bytes = 0;
     // Returns the memory of a host block, block_bytes long, which nobody else touches while a read
     // of it is not answered. Empty, or no function: put() is called instead.
@@ -42,9 +41,9 @@ class BlockClient {
   explicit BlockClient(Config config);
   ~BlockClient();
 
-  // Opens a lease: at `origin`, where somebody else has asked for the prompt, or at one of
-  // Settings::prefills, which is asked for it.
-  void open(Open wish, const std::optional<KvOrigin>& origin);
+  // Opens a lease of blocks that hold so many tokens: at `origin`, where somebody else has asked
+  // for the prompt, or at one of Settings::prefills, which is asked for it.
+  void open(Open wish, size_t tokens, const std::optional<KvOrigin>& origin);
   // Ends a lease; its reads are answered as failed.
   void close(uint64_t lease);
   // Reads a block of the lease whose number is the job's record.

@@ -22,7 +22,7 @@ struct Answered {
 
 class BlockClientTest : public testing::Test {
  protected:
-  static constexpr size_t kBytes = 16;
+  static constexpr size_t kBytes = 16, kTokens = 8;
   static constexpr uint64_t kLease = 1;
 
   BlockClientTest() {
@@ -37,7 +37,6 @@ class BlockClientTest : public testing::Test {
     client_ = std::make_unique<BlockClient>(BlockClient::Config{
         .settings = {.role = Role::kDecode, .prefills = {{"127.0.0.1", server_->port()}}},
         .facts = {},
-        .block_size = 8,
         .block_bytes = kBytes,
         .put = [](int, std::span<const std::byte>) {},
         .answer = [this](const TierDone& answer) { hear(answer); }});
@@ -47,11 +46,11 @@ class BlockClientTest : public testing::Test {
     key.fill(byte);
     return key;
   }
-  void open(std::vector<kv::BlockKey> keys) {
+  void open(std::vector<kv::BlockKey> keys, size_t tokens) {
     Open wish;
     wish.lease = kLease;
     wish.keys = std::move(keys);
-    client_->open(std::move(wish), std::nullopt);
+    client_->open(std::move(wish), tokens, std::nullopt);
   }
   // Returns what was answered to a read.
   Answered answer_to(uint64_t job) {
@@ -60,7 +59,10 @@ class BlockClientTest : public testing::Test {
     return answered_[job];
   }
   void read(uint64_t job, const kv::BlockKey& wanted) {
-    client_->start({.id = job, .record = static_cast<int>(kLease), .key = wanted, .tokens = {}});
+    client_->start({.id = job,
+                    .record = static_cast<int>(kLease),
+                    .key = wanted,
+                    .tokens = std::vector<Token>(kTokens)});
   }
 
   void hear(const TierDone& answer) {
@@ -79,7 +81,7 @@ class BlockClientTest : public testing::Test {
 };
 
 TEST_F(BlockClientTest, AnAnswerIsCountedBeforeItIsGiven) {
-  open({key(1), key(2)});
+  open({key(1), key(2)}, kTokens + 3);  // the second block is a partial one
   read(1, key(1));
   const Answered here = answer_to(1);
   EXPECT_TRUE(here.answer.ok);
@@ -89,7 +91,7 @@ TEST_F(BlockClientTest, AnAnswerIsCountedBeforeItIsGiven) {
   server_.reset();
   const Answered lost = answer_to(2);
   EXPECT_FALSE(lost.answer.ok);
-  EXPECT_EQ(lost.stats.recomputed[static_cast<int>(Loss::kGone)], 8u);
+  EXPECT_EQ(lost.stats.recomputed[static_cast<int>(Loss::kGone)], 3u);
 }
 
 }  // namespace

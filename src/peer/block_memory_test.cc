@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr size_t kBytes = 5000;
+constexpr size_t kBytes = 5000, kTokens = 8;
 constexpr int kPlaces = 4;
 
 kv::BlockKey key_of(uint8_t byte) {
@@ -213,7 +213,6 @@ class MemoryClientTest : public BlockMemoryTest {
                                             .shares_memory = shares,
                                             .prefills = {{"127.0.0.1", server_->port()}}},
                                .facts = {},
-                               .block_size = 8,
                                .block_bytes = kBytes,
                                .put =
                                    [this](int block, std::span<const std::byte> bytes) {
@@ -232,14 +231,15 @@ class MemoryClientTest : public BlockMemoryTest {
     client_ = std::make_unique<BlockClient>(std::move(config));
   }
   void open(uint64_t id, std::vector<kv::BlockKey> keys) {
-    client_->open(lease(id, std::move(keys)), std::nullopt);
+    const size_t tokens = keys.size() * kTokens;
+    client_->open(lease(id, std::move(keys)), tokens, std::nullopt);
   }
   void read(uint64_t job, uint64_t id, uint8_t byte, int host_block) {
     client_->start({.id = job,
                     .host_block = host_block,
                     .record = static_cast<int>(id),
                     .key = key_of(byte),
-                    .tokens = {}});
+                    .tokens = std::vector<Token>(kTokens)});
   }
   bool answer_to(uint64_t job) {
     std::unique_lock lock(mutex_);

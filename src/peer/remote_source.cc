@@ -38,15 +38,13 @@ void RemoteSource::expect(const kv::Expected& expected) {
   wish.lease = static_cast<uint64_t>(last_);
   wish.priority = expected.priority;
   wish.keys = lease.keys;
-  if (expected.origin != nullptr) return client_->open(std::move(wish), *expected.origin);
-  // One token more than the blocks have, so that none of them is computed for its draw only.
-  const auto size = static_cast<size_t>(block_size_);
-  const size_t blocks = (expected.prompt.size() - 1) / size;
-  const auto prompt = expected.prompt.first(blocks * size + 1);
-  wish.prompt.assign(prompt.begin(), prompt.end());
+  const auto tokens = static_cast<size_t>(expected.tokens);
+  if (expected.origin != nullptr) return client_->open(std::move(wish), tokens, *expected.origin);
+  // All of it, as a router sends it: what follows its last full block is handed over, too.
+  wish.prompt.assign(expected.prompt.begin(), expected.prompt.end());
   wish.salt = expected.sharing.salt;
   wish.extras = expected.sharing.extras;
-  client_->open(std::move(wish), std::nullopt);
+  client_->open(std::move(wish), tokens, std::nullopt);
 }
 
 void RemoteSource::forget_keys(int number, Lease& lease) {

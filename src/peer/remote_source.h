@@ -18,13 +18,11 @@ class RemoteSource final : public kv::BlockSource {
  public:
   // Sequences without an origin expect nothing, unless `asks`: a server is then asked to compute
   // their prompts.
-  RemoteSource(std::shared_ptr<BlockClient> client, int block_size, bool asks, uint64_t seed)
-      : client_(std::move(client)),
-        block_size_(block_size),
-        asks_(asks),
-        by_key_(0, kv::BlockKeyHash{seed}) {}
+  RemoteSource(std::shared_ptr<BlockClient> client, bool asks, uint64_t seed)
+      : client_(std::move(client)), asks_(asks), by_key_(0, kv::BlockKeyHash{seed}) {}
 
   bool expects() const override { return true; }
+  bool takes_partial() const override { return true; }
   void expect(const kv::Expected& expected) override;
   void release(uint64_t owner) override;
   bool has(const kv::BlockKey& key) const override { return by_key_.contains(key); }
@@ -44,7 +42,6 @@ class RemoteSource final : public kv::BlockSource {
   void forget_keys(int number, Lease& lease);
 
   const std::shared_ptr<BlockClient> client_;
-  const int block_size_;
   const bool asks_;
   int last_ = 0;  // number of the newest lease
   std::unordered_map<int, Lease> leases_;

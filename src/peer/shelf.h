@@ -95,6 +95,7 @@ class ShelfSource final : public kv::BlockSource {
   bool has(const kv::BlockKey&) const override { return false; }
   int begin_fetch(const kv::BlockKey&) override { return kNone; }
   void end_fetch(int, const TierDone&) override {}
+  bool takes_partial() const override { return true; }
   bool wants(const kv::BlockKey& key) const override { return !shelf_->has(key); }
   int begin_store(const kv::BlockKey& key) override { return shelf_->reserve(key); }
   void end_store(int record, bool ok) override { shelf_->settle(record, ok); }

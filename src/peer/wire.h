@@ -24,7 +24,7 @@
 
 namespace skiff::peer {
 
-constexpr uint32_t kWireVersion = 3;
+constexpr uint32_t kWireVersion = 4;
 using Digest = std::array<uint8_t, 32>;
 // Facts are what both sides must agree on, as names and values, in an order that both have.
 using Facts = std::vector<std::pair<std::string, std::string>>;

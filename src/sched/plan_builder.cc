@@ -120,6 +120,15 @@ int PlanBuilder::timed_rows(const Sequence& s, int most) const {
   return prompt_rows_ == 0 || (owes_long_ && s.is_long) ? least : 0;
 }
 
+bool PlanBuilder::is_large(const Sequence& s) const {
+  if (s.slot >= 0) return s.is_large;
+  return !s.is_long && s.left() > limits_.policy.large_prompt;
+}
+
+bool PlanBuilder::is_one_too_large(const Sequence& s) const {
+  return limits_.policy.max_large > 0 && large_ >= limits_.policy.max_large && is_large(s);
+}
+
 int PlanBuilder::rows_for(const Sequence& s) const {
   int want = s.left();
   if (s.owes_report())
@@ -172,6 +181,7 @@ void PlanBuilder::add(Sequence& s, int count, int draft) {
   draft_length_.add(s.acceptance, s.planned, draft);
   if (end_ > 0) attention_ += limits_.policy.cost.attention(s.planned, count);
   if (count > 1 + draft) prompt_rows_ += count;
+  large_ += s.is_large && count > 1 + draft;
   if (s.is_long && count > 1 + draft) {
     long_cost_ -= count * cost_of_row(s);
     owes_long_ = false;

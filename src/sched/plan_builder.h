@@ -29,6 +29,9 @@ class PlanBuilder {
   // Returns how many tokens the sequence may expect of its drafts if it is planned only when the
   // token before them is known; 0 if that is known, or if they are not worth checking.
   double worth_waiting(const Sequence& s) const;
+  // Whether the sequence is large, see Policy, and whether it is one more than the step may have.
+  bool is_large(const Sequence& s) const;
+  bool is_one_too_large(const Sequence& s) const;
   // Returns how many rows of a prompt to compute in this step; 0: none.
   int rows_for(const Sequence& s) const;
   // Plans rows [s.planned, s.planned + count), the last `draft` of them drafts. The sequence has a
@@ -48,6 +51,7 @@ class PlanBuilder {
   const Limits& limits_;
   StepPlan plan_;
   int rows_, logit_rows_;  // rows that are left
+  int large_ = 0;          // large prompts with rows in it
   int loads_;              // blocks that may still be loaded
   double load_seconds_;    // that one of them takes
   int draft_rows_;         // draft rows that are left

@@ -27,6 +27,9 @@ struct Policy {
   // aim (sched/step_aim.h), and long ones share it with the others.
   StepCost cost;
   double step_seconds = 0;  // the aim; 0: found from `cost`; infinity: none
+  // Nothing decodes on this server that would wait for a step to end, so the aim that is found is
+  // that of the best rate.
+  bool only_prompts = false;
   // The most blocks that a step with decodes loads from lower tiers of the cache; 0: as many as its
   // aim has time for, or any number where there is no aim.
   int max_loads = 0;
@@ -41,6 +44,11 @@ struct Policy {
   // number.
   int max_partial = 0;
   int max_long_partial = 1;
+  // How many large prompts may have rows in one step; 0: any number. Those are large, but not long,
+  // that have more rows than `large_prompt` to compute when they start. Two of them in a step end
+  // later than the first would alone, and hardly sooner than the second would behind it.
+  int max_large = 0;
+  int large_prompt = 2048;
   // How many others that fit may start before a sequence whose prompt does not fit into memory;
   // then none starts until it has started.
   int max_overtakes = 64;
@@ -57,6 +65,15 @@ constexpr int short_yields(int tokens, const Policy& policy) {
   const uint64_t ratio =
       square(static_cast<uint64_t>(tokens)) / square(static_cast<uint64_t>(policy.yield_tokens));
   return std::min<int>(std::bit_width(ratio) - 1, policy.long_yields);
+}
+
+// Returns the policy of a server that computes prompts for others: one large prompt after the
+// other, each in as few steps as take no rows of it at a worse rate. Small ones that wait fill a
+// step up.
+inline Policy prefill_policy(Policy policy) {
+  policy.only_prompts = true;
+  policy.max_large = 1;
+  return policy;
 }
 
 // The default of Policy::long_prompt without an aim: four per cent of the context, as in

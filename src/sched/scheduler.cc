@@ -243,6 +243,9 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
   if (!event.tokens.empty() || !event.prompt_logprobs.empty() || span.pool)
     events_.push_back(std::move(event));
 
+  // The row of the prompt's last token is computed where the first token is drawn.
+  if (span.sample && span.begin < s.prompt_len && cache_.tiers().hands_over())
+    cache_.hand_over_rest(s.table, std::span(s.tokens).first(size_t(s.prompt_len - 1)));
   cache_.publish(s.table, s.tokens, std::min(computed, s.known()));
   s.drafts.clear();
   if (i < result.drafts.size()) s.drafts = result.drafts[i];

@@ -86,8 +86,9 @@ Wanted Scheduler::wanted() const {
   if (!has_aim_ || wanted.prompts == 0) return wanted;
   load.backlog = backlog();
   load.alone = load.decodes == 0 && wanted.prompts == 1;
+  load.only_prompts = limits_.policy.only_prompts;
   wanted.aim = step_aim(cost, limits_.policy.step_seconds, load);
-  wanted.finish = finish_aim(limits_.policy.step_seconds, wanted.aim);
+  wanted.finish = finish_aim(limits_.policy.step_seconds, wanted.aim, load.only_prompts);
   return wanted;
 }
 
@@ -161,7 +162,8 @@ bool Scheduler::continue_prefills(PlanBuilder& step, PromptKind kind) {
     Sequence& s = *it->second;
     const bool asked = kind == PromptKind::kAny || s.is_long == (kind == PromptKind::kLong);
     const bool wants = asked && s.wants_rows() && s.left() > 1 && s.last_step <= step_;
-    const int count = wants && !held_back(s) ? step.rows_for(s) : 0;
+    const bool may = wants && !held_back(s) && !step.is_one_too_large(s);
+    const int count = may ? step.rows_for(s) : 0;
     if (count == 0) {
       ++it;
       continue;
@@ -222,7 +224,7 @@ int Scheduler::reserved_blocks() const {
 
 // Admits waiting sequences in the order of rank. A sequence for which there is no memory is
 // overtaken by as many that fit as Policy allows; a long prompt that may not be cut yet is
-// overtaken by all.
+// overtaken by all, and so are large ones in a step that has as many as it may.
 void Scheduler::admit(PlanBuilder& step) {
   constexpr size_t kMaxPassed = 8, kMaxSkipped = 64, kMaxHeld = 1024;  // bounds a step's cost
   std::vector<Sequence*> passed;
@@ -242,6 +244,11 @@ void Scheduler::admit(PlanBuilder& step) {
       continue;
     }
     open(s);
+    if (step.is_one_too_large(s)) {
+      close(s);
+      if (++skipped > kMaxSkipped) return;
+      continue;
+    }
     const bool rows = step.rows_for(s) > 0;
     const bool room = rows && fits(s, reserved);
     if (room && fetch(s)) continue;
@@ -307,6 +314,7 @@ bool Scheduler::fits(const Sequence& s, int reserved) const {
 void Scheduler::start(Sequence& s, PlanBuilder& step) {
   waiting_.erase(s.rank);
   running_.emplace(s.rank, &s);
+  s.is_large = step.is_large(s);
   s.slot = free_slots_.back();
   free_slots_.pop_back();
   if (!s.admitted) {

@@ -23,11 +23,12 @@ struct Sequence {
   Pooling pooling;
   SharedList<Token> reference;
   int prompt_len = 0;
-  int written = 0;       // NewSequence::written
-  bool is_long = false;  // whether its prompt is long, see Policy
-  int overtaken = 0;     // number of later sequences that started while there was no memory for
-                         // this one
-  int limit = 0;         // the most tokens to produce: max_tokens, or what the context has room for
+  int written = 0;        // NewSequence::written
+  bool is_long = false;   // whether its prompt is long, see Policy
+  bool is_large = false;  // once it runs: whether it was large when it started, see Policy
+  int overtaken = 0;      // number of later sequences that started while there was no memory for
+                          // this one
+  int limit = 0;  // the most tokens to produce: max_tokens, or what the context has room for
 
   std::vector<Token> tokens;                     // prompt and output as far as the host knows them
   std::vector<Token> drafts;                     // drafts of the tokens that follow `tokens`

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "workload/simulate.h"
 
 namespace skiff::workload {
@@ -138,6 +140,51 @@ TEST(Simulate, ARequestThatComesDuringAStepIsInTheNext) {
   EXPECT_NEAR(wait(), 1.75 * decode + prompt, 1e-4);
   setup.limits.policy.cost = measured_cost(setup.time, setup.limits.max_rows, 0);
   EXPECT_NEAR(wait(), 0.75 * decode + prompt, 1e-4);
+}
+
+// Prompts of a server that hands them over, at random times. Steps cost what those of a model with
+// experts do, so longer ones compute more rows a second, and none is planned ahead.
+TEST(Simulate, OneLargePromptInAStepShortensTheLongestWaits) {
+  SimulationSetup setup{.limits = {.max_seqs = 64, .max_rows = 8192, .max_logit_rows = 64},
+                        .num_blocks = 20000,
+                        .depth = 1};
+  const sched::StepCost cost({{1, 2.2e-3},
+                              {64, 6e-3},
+                              {256, 10e-3},
+                              {512, 13.5e-3},
+                              {1024, 19e-3},
+                              {2048, 32e-3},
+                              {4096, 60e-3},
+                              {8192, 118e-3}},
+                             {.doubling = 20000, .seconds = 1e-8});
+  setup.time.decodes = setup.time.others = cost;
+  sched::Policy mixed;
+  mixed.cost = cost;
+  const auto p99 = [&](const sched::Policy& policy, const std::vector<TracedRequest>& requests,
+                       double& busy) {
+    setup.limits.policy = policy;
+    const Simulation run = simulate(setup, requests);
+    std::vector<double> waits;
+    for (const SimulatedRequest& r : run.requests) waits.push_back(r.first_token - r.arrived);
+    busy = run.busy;
+    return percentile(waits, 0.99);
+  };
+  for (const bool even : {true, false}) {
+    std::mt19937_64 rng(7);
+    std::exponential_distribution<> gap(even ? 5 : 20);  // a third, and two thirds of the device
+    std::lognormal_distribution<> length(7, 1);
+    std::vector<TracedRequest> requests;
+    double at = 0;
+    for (int i = 0; i < 1000; ++i) {
+      const int input = even ? 4096 : std::clamp(static_cast<int>(length(rng)), 16, 16000);
+      requests.push_back({.at = at += gap(rng), .input = input, .output = 1, .hashes = {}});
+    }
+    double before = 0, after = 0;
+    EXPECT_LT(p99(sched::prefill_policy(mixed), requests, after),
+              0.9 * p99(mixed, requests, before))
+        << even;
+    EXPECT_LE(after, before) << "the device has no more to do";
+  }
 }
 
 TEST(Percentile, IsOneOfTheValues) {

@@ -47,6 +47,26 @@ def test_harm_on_the_way_changes_no_token(make_pair, right, place, kind, way, at
     assert pair.works(right, f"after harm {kind} {way} {at}"), "".join(pair.decode.log)
 
 
+@pytest.mark.parametrize("place, kind, reason", places(
+    [(CUT, "gone"), (FLIP, "damaged"), (HOLD, "late")],
+    (CUT, "gone"), (FLIP, "damaged"), (HOLD, "late")), indirect=["place"])
+def test_what_follows_the_last_full_block_is_computed_if_it_does_not_come(
+        make_pair, right, place, kind, reason):
+    """The second of two prompts of one length, 1,000 bytes before its end."""
+    pair = make_pair(place)
+    whole = pair.bytes_of(body("rest a"))
+    pair.proxy.harm = Harm(kind, 2 * whole - 1_000)
+    data = body("rest b")
+    asked = Asked(pair.decode, data).end()
+    pair.proxy.harm.release()
+    assert pair.proxy.harm.begun.is_set()
+    assert (asked.error, asked.text) == (None, right(data))
+    (why, tokens), = pair.decode.recomputed().items()
+    assert why == reason and 0 < tokens < 16, "all full blocks came"
+    assert pair.at_rest()
+    assert pair.works(right, f"after a rest {kind}")
+
+
 def damage(program):
     """Changes a byte of each page of the memory that the program shares."""
     maps = pathlib.Path(f"/proc/{program.process.pid}/maps").read_text()
