@@ -25,10 +25,8 @@ void ask_for_result(const std::byte* row, int64_t size) {
 std::vector<CpuOps::Task> CpuOps::tasks_of(std::span<const Group> groups, int64_t panels,
                                            int narrowest) const {
   std::vector<Task> tasks;
-  // Wide tasks are of use to many rows only.
-  const bool many = std::ranges::any_of(groups, [](const Group& g) { return g.rows >= kManyRows; });
   const int64_t rows = kernels_.block_rows;
-  for (int width = many ? kernels_.block_panels : kTaskPanels;; width /= 2) {
+  for (int width = kernels_.block_panels;; width /= 2) {
     tasks.clear();
     for (const Group& group : groups)
       for (int64_t p = 0; p < panels; p += width)
