@@ -14,6 +14,7 @@ echo "## products with quantized weights"
 build/cpu/bench/bench_quantized
 echo "## a layer of a prompt"
 build/cpu/bench/bench_prompts
+echo "## a step of eight decodes"
 build/cpu/bench/bench_decodes
 echo "## what a bias for every token costs"
 build/cpu/bench/bench_biases
