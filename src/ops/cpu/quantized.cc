@@ -311,7 +311,7 @@ void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const
   const std::vector<Span> spans = a.integers ? std::vector<Span>() : spans_of(shape, a.step);
   const std::vector<CodeSum> sums =
       a.integers ? sums_of(integer_pieces(shape)) : sums_of(shape, spans);
-  const std::vector<Task> tasks = tasks_of(groups, shape.panels(), kBand);
+  const std::vector<Task> tasks = tasks_of(groups, shape.panels(), kBand, kernels_.block_panels);
   // Tasks of few rows read codes in one stream, which is faster if it goes on from task to task.
   pool_.parallel_stretches(std::ssize(tasks), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];
