@@ -235,13 +235,13 @@ void attend_alone(const TileAttend& b, int head, const uint32_t* q) {
   };
   const int first = b.from / kLanes, last = (b.to - 1) / kLanes;
   Ahead values = values_of(b, head, 1), keys = next_keys_of(b, head, 1);
-  const KeyTiles tiles = keys_of(b, head, spacing(b));
-  score_keys(b, tiles, q + first * words, scratch[first % 2].scores[0], values,
-             lines_of(b.v_dim * int64_t{2}) * kKvBlock / 8);
+  const KeyTiles tiles = copy_keys(b, head);  // all vectors read them, best side by side
+  values.ask(lines_of(b.v_dim * int64_t{2}) * b.keys);
   load_values(b, head, keys, 2 * lines_of(b.dim * int64_t{2}));
+  score_keys(b, tiles, q + first * words, scratch[first % 2].scores[0], values, 0);
   for (int v = first; v <= last + 1; ++v) {
     Scratch &now = scratch[v % 2], &other = scratch[(v + 1) % 2];
-    if (v < last) score_keys(b, tiles, q + (v + 1) * words, other.scores[0], values, kTile);
+    if (v < last) score_keys(b, tiles, q + (v + 1) * words, other.scores[0], values, 0);
     if (v > first) weigh_head(b, other.weights[0], keys, 0);
     if (v <= last) {
       load_state(b, lanes(v), now);
