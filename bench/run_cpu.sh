@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 skiff=build/cpu/skiff
-cmake --build build/cpu --target bench_ops bench_quantized bench_prompts bench_biases >/dev/null
+cmake --build build/cpu --target bench_ops bench_quantized bench_prompts bench_decodes bench_biases >/dev/null
 cpu=$(grep -m1 'model name' /proc/cpuinfo | cut -d: -f2-)
 echo "# $(date +%F), $(nproc) cores, $cpu, load $(cut -d' ' -f1 /proc/loadavg)"
 echo "## operations"
@@ -14,6 +14,8 @@ echo "## products with quantized weights"
 build/cpu/bench/bench_quantized
 echo "## a layer of a prompt"
 build/cpu/bench/bench_prompts
+echo "## a step of eight decodes"
+build/cpu/bench/bench_decodes
 echo "## what a bias for every token costs"
 build/cpu/bench/bench_biases
 for model in models/demo bench/configs/ernie-4.5-0.3b bench/configs/qwen2.5-0.5b; do

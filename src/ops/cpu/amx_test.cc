@@ -229,34 +229,34 @@ TEST(TilesOfAmx, SumIntegersAsVectorsDo) {
 
 // What attention to a block of positions reads and writes.
 struct Attention {
-  static constexpr int kKeys = 50, kDim = 72, kValues = 40;
+  static constexpr int kValues = 40;
   static constexpr int64_t kStride = 64, kSums = 64 + kQueryLanes;
-  std::vector<BF16> k = rounded(random(size_t{kKeys} * kDim, 1, 3));
-  std::vector<BF16> v = rounded(random(size_t{kKeys} * kValues, 2));
+  int64_t keys, dim;
+  std::vector<BF16> k = rounded(random(static_cast<size_t>(keys * dim), 1, 3));
+  std::vector<BF16> v = rounded(random(static_cast<size_t>(keys) * kValues, 2));
   std::vector<const void*> k_rows, v_rows;
-  Attention() {
-    for (size_t j = 0; j < kKeys; ++j) {
-      k_rows.push_back(&k[j * kDim]);
-      v_rows.push_back(&v[j * kValues]);
+  Attention(int64_t keys, int64_t dim) : keys(keys), dim(dim) {
+    for (int64_t j = 0; j < keys; ++j) {
+      k_rows.push_back(k.data() + j * dim);
+      v_rows.push_back(v.data() + j * kValues);
     }
   }
   // Queries [first, first + count), each of which sees keys from its number / 3 to 20 more.
   // Returns maximum, sum and values of each.
   std::vector<float> of(const std::vector<BF16>& q, int first, int count, int from, int to) const {
-    const int64_t words = padded_dim(kDim) / 2, vectors = (count + kQueryLanes - 1) / kQueryLanes;
-    std::vector<uint32_t> packed(static_cast<size_t>((vectors * words + 1) * kQueryLanes));
+    const int64_t words = padded_dim(dim) / 2, vectors = (count + kQueryLanes - 1) / kQueryLanes;
+    std::vector<uint32_t> packed(static_cast<size_t>(vectors * words * kQueryLanes));
     for (int i = 0; i < count; ++i)
-      for (int d = 0; d < kDim; ++d) {
+      for (int d = 0; d < dim; ++d) {
         const int64_t word = (i / kQueryLanes * words + d / 2) * kQueryLanes + i % kQueryLanes;
         packed[static_cast<size_t>(word)] |=
-            static_cast<uint32_t>(
-                q[static_cast<size_t>(first + i) * kDim + static_cast<size_t>(d)].bits)
+            static_cast<uint32_t>(q[static_cast<size_t>((first + i) * dim + d)].bits)
             << (d % 2 * 16);
       }
     std::vector<int32_t> begin, end;
     for (int i = first; i < first + count; ++i) {
       begin.push_back(i / 3);
-      end.push_back(std::min(kKeys, i / 3 + 20));
+      end.push_back(std::min(static_cast<int32_t>(keys), i / 3 + 20));
     }
     const auto n = static_cast<size_t>(count);
     std::vector<float> max(n, -INFINITY), sum(n), o(n * kStride);
@@ -266,8 +266,8 @@ struct Attention {
     } memory;
     attend_amx({.k = k_rows.data(),
                 .v = v_rows.data(),
-                .keys = kKeys,
-                .dim = kDim,
+                .keys = static_cast<int>(keys),
+                .dim = static_cast<int>(dim),
                 .v_dim = kValues,
                 .scale = 0.1f,
                 .heads = 1,
@@ -300,14 +300,28 @@ TEST(TilesOfAmx, AttendToABlockWhateverTheCompany) {
   if (best_isa() < Isa::kAmx) GTEST_SKIP() << "no AMX here";
   constexpr int kMany = 53, kFrom = 5, kTo = 50;
   constexpr int64_t kWidth = Attention::kValues + 2;
-  const auto q = rounded(random(size_t{kMany} * Attention::kDim, 3, 3));
-  const Attention attention;
+  const Attention attention(50, 72);
+  const auto q = rounded(random(static_cast<size_t>(kMany * attention.dim), 3, 3));
   const std::vector<float> many = attention.of(q, 0, kMany, kFrom, kTo);
   for (int i = 0; i < kMany; ++i) {
     const bool computed = i >= kFrom && i < kTo;
     const std::vector<float> alone = attention.of(q, i, 1, 0, computed ? 1 : 0);
     EXPECT_TRUE(same({many.begin() + i * kWidth, many.end()}, alone, kWidth)) << "query " << i;
     EXPECT_EQ(alone[1] > 0, computed);
+  }
+}
+
+// Keys that lie evenly apart are read where they are, others are copied first.
+TEST(TilesOfAmx, AttendToKeysWherever) {
+  if (best_isa() < Isa::kAmx) GTEST_SKIP() << "no AMX here";
+  const Attention even(kKvBlock, 64);
+  Attention uneven = even;
+  std::vector<BF16> last(even.k.end() - even.dim, even.k.end());
+  uneven.k_rows.back() = last.data();
+  for (const int n : {1, 8, 40}) {
+    const auto q = rounded(random(static_cast<size_t>(n * even.dim), 3, 3));
+    const std::vector<float> want = uneven.of(q, 0, n, 0, n);
+    EXPECT_TRUE(same(even.of(q, 0, n, 0, n), want, std::ssize(want))) << n << " queries";
   }
 }
 

@@ -64,7 +64,7 @@ struct Workspace {
     return {round_up(dim, 16) * kKvBlock,
             round_up(o_stride, kKvBlock) * kKvBlock,
             std::max(int64_t{queries} * kKvBlock, kQueryLanes * tile_sums_stride(o_stride)),
-            (queries + kQueryLanes) * padded_dim(dim) + kQueryLanes,
+            (queries + kQueryLanes) * padded_dim(dim),
             state,
             state,
             int64_t{2} * round_up(queries, 16)};

@@ -63,7 +63,6 @@ void load_tile_queries(const Context& c, const RowBlock& b, const Heads& heads,
           packer.add(heads.first + n, i);
       to += packer.pack(to);
     }
-  std::fill_n(to, kQueryLanes, 0u);
 }
 
 void attend_tile_block(const Context& c, const RowBlock& b, const Heads& heads, int64_t first,

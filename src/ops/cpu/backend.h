@@ -157,8 +157,10 @@ class CpuOps final : public HostOps {
     int64_t rows;
     int panels;
   };
-  // Tasks have `narrowest` panels or that times a power of two, but for the last ones of a weight.
-  std::vector<Task> tasks_of(std::span<const Group> groups, int64_t panels, int narrowest) const;
+  // Tasks have from `narrowest` to `widest` panels, but for the last ones of a weight: the latter
+  // divided by a power of two.
+  std::vector<Task> tasks_of(std::span<const Group> groups, int64_t panels, int narrowest,
+                             int widest) const;
   struct CodeTask;
   void code_product(std::span<const Group> groups, const Operand& a, const Linear& w,
                     const Finish& finish);

@@ -23,12 +23,10 @@ void ask_for_result(const std::byte* row, int64_t size) {
 
 // Row blocks that read the same panels follow each other.
 std::vector<CpuOps::Task> CpuOps::tasks_of(std::span<const Group> groups, int64_t panels,
-                                           int narrowest) const {
+                                           int narrowest, int widest) const {
   std::vector<Task> tasks;
-  // Wide tasks are of use to many rows only.
-  const bool many = std::ranges::any_of(groups, [](const Group& g) { return g.rows >= kManyRows; });
   const int64_t rows = kernels_.block_rows;
-  for (int width = many ? kernels_.block_panels : kTaskPanels;; width /= 2) {
+  for (int width = widest;; width /= 2) {
     tasks.clear();
     for (const Group& group : groups)
       for (int64_t p = 0; p < panels; p += width)
@@ -79,7 +77,10 @@ void CpuOps::product(std::span<const Group> groups, const Operand& a, const Line
   void (*gemm)(const GemmBlock&) =
       shape.dtype == DType::kBF16 ? kernels_.gemm_bf16 : kernels_.gemm_f32;
 
-  const std::vector<Task> tasks = tasks_of(groups, shape.panels(), 2);
+  // Wide tasks are of use to many rows only.
+  const bool many = std::ranges::any_of(groups, [](const Group& g) { return g.rows >= kManyRows; });
+  const std::vector<Task> tasks =
+      tasks_of(groups, shape.panels(), 2, many ? kernels_.block_panels : kTaskPanels);
   pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];
     const int64_t cols = int64_t{t.panels} * kPanel, first = t.panel * kPanel, ldc = cols + kPanel;

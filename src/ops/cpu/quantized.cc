@@ -311,11 +311,12 @@ void CpuOps::code_product(std::span<const Group> groups, const Operand& a, const
   const std::vector<Span> spans = a.integers ? std::vector<Span>() : spans_of(shape, a.step);
   const std::vector<CodeSum> sums =
       a.integers ? sums_of(integer_pieces(shape)) : sums_of(shape, spans);
-  const std::vector<Task> tasks = tasks_of(groups, shape.panels(), kBand);
-  pool_.parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i, int thread) {
+  const std::vector<Task> tasks = tasks_of(groups, shape.panels(), kBand, kernels_.block_panels);
+  // Tasks of few rows read codes in one stream, which is faster if it goes on from task to task.
+  pool_.parallel_stretches(std::ssize(tasks), [&](int64_t i, int thread) {
     const Task& t = tasks[static_cast<size_t>(i)];
-    // Codes are read in one stream, whose end would otherwise wait for the scales of the next task.
-    if (const auto next = static_cast<size_t>(i + pool_.threads()); next < tasks.size()) {
+    // The end of a task would otherwise wait for the scales of the next one.
+    if (const auto next = static_cast<size_t>(i + 1); next < tasks.size()) {
       const Task& n = tasks[next];
       ask_for_scales(w.scale, shape, n.group->expert, n.panel, n.panels);
       ask_for_scales(w.zero, shape, n.group->expert, n.panel, n.panels);

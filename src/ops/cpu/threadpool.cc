@@ -55,6 +55,16 @@ void ThreadPool::stop() {
   wake_.notify_all();
 }
 
+std::vector<ThreadPool::Share> ThreadPool::cut(int64_t tasks) const {
+  const int64_t count = std::min<int64_t>(threads(), tasks);
+  std::vector<Share> shares(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    shares[static_cast<size_t>(i)].next = tasks * i / count;
+    shares[static_cast<size_t>(i)].end = tasks * (i + 1) / count;
+  }
+  return shares;
+}
+
 bool ThreadPool::has_work() const {
   const uint64_t s = state_.load();
   return stop_.load() || (s & kTaskMask) < (s >> kTaskBits & kTaskMask);

@@ -35,7 +35,28 @@ class ThreadPool {
         &f);
   }
 
+  // The same, but a thread takes consecutive tasks: its share of them, then, one by one, what is
+  // left of other shares. For tasks that read one stretch of memory after the other.
+  template <class F>
+  void parallel_stretches(int64_t tasks, F&& f) {
+    std::vector<Share> shares = cut(tasks);
+    const auto count = std::ssize(shares);
+    parallel_for(count, [&](int64_t first, int thread) {
+      for (int64_t i = first; i < first + count; ++i) {
+        Share& share = shares[static_cast<size_t>(i % count)];
+        for (int64_t task; (task = share.next++) < share.end;) f(task, thread);
+      }
+    });
+  }
+
  private:
+  // Consecutive tasks, of which those from `next` on are left.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+  std::vector<Share> cut(int64_t tasks) const;
+
   using Call = void (*)(void* context, int64_t task, int thread);
 
   void run(int64_t tasks, Call call, const void* context);

@@ -25,6 +25,38 @@ TEST(ThreadPool, RunsEveryTaskOnceAndWaitsForAll) {
   }
 }
 
+TEST(ThreadPool, AStretchIsEachTaskOnceInRisingOrder) {
+  for (int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    for (int64_t tasks : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> runs(static_cast<size_t>(tasks));
+      std::vector<int64_t> order;  // of a single thread
+      pool.parallel_stretches(tasks, [&](int64_t task, int thread) {
+        EXPECT_TRUE(thread >= 0 && thread < threads);
+        ++runs[static_cast<size_t>(task)];
+        if (threads == 1) order.push_back(task);
+      });
+      for (const auto& n : runs) EXPECT_EQ(n, 1);
+      EXPECT_TRUE(std::ranges::is_sorted(order));
+    }
+  }
+}
+
+// Each of two threads waits in its first task for the other's, so that both have a share.
+TEST(ThreadPool, EachThreadBeginsAShareOfItsOwn) {
+  ThreadPool pool(2);
+  std::atomic<int> begun = 0;
+  std::atomic<int64_t> first[2] = {-1, -1};
+  pool.parallel_stretches(100, [&](int64_t task, int thread) {
+    int64_t none = -1;
+    if (!first[thread].compare_exchange_strong(none, task)) return;
+    ++begun;
+    while (begun < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(std::min(first[0].load(), first[1].load()), 0);
+  EXPECT_EQ(std::max(first[0].load(), first[1].load()), 50);
+}
+
 // More tasks than one word of the pool's state counts.
 TEST(ThreadPool, AnyNumberOfTasks) {
   for (const int threads : {1, 2}) {

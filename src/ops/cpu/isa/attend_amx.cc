@@ -3,6 +3,7 @@
 // sixteen queries: the softmax is computed across vectors, for queries of several kv heads at once
 // where each has few. Whatever a query's company is, its sums are those of TDPBF16PS over 32
 // elements of a key, or 32 keys, at a time.
+#include "ops/cpu/isa/attend_rows.h"
 #include "ops/cpu/isa/flush_subnormals.h"
 #include "ops/cpu/isa/kernels.h"
 #include "ops/cpu/isa/tile_softmax.h"
@@ -11,119 +12,49 @@
 namespace skiff::cpu {
 namespace {
 
-constexpr int kPairs = kKvBlock / 2;
-
-inline __mmask32 first_elements(int64_t n) {
-  return n >= 32 ? ~__mmask32{0} : static_cast<__mmask32>((1u << n) - 1);
-}
-inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-
-// Where one kv head's part of a position's row begins.
-inline const uint8_t* head_of(const void* row, int64_t step, int head) {
-  return static_cast<const uint8_t*>(row) + head * step;
-}
-
-// Parts of positions' rows that the cache is asked for, line by line in the order of memory, while
-// others are loaded.
-struct Ahead {
-  const void* const* row;
-  int64_t rows, first, bytes;  // where a part begins in its row, and its size
-  int64_t line = 0;            // bytes from where the next part begins
-
-  void ask(int64_t lines) {
-    for (; lines > 0 && rows > 0; --lines) {
-      _mm_prefetch(static_cast<const char*>(*row) + first + line, _MM_HINT_T0);
-      line += kTileBytes;
-      if (line < bytes) continue;
-      line = 0;
-      ++row;
-      --rows;
-    }
-  }
-};
-
-// The values of some heads, or the keys of the next positions.
-Ahead values_of(const TileAttend& b, int head, int64_t heads) {
-  return {b.v, b.keys, head * b.v_step, (heads - 1) * b.v_step + b.v_dim * int64_t{2}};
-}
-Ahead next_keys_of(const TileAttend& b, int head, int64_t heads) {
-  return {b.next_k, b.ahead, head * b.k_step, (heads - 1) * b.k_step + b.dim * int64_t{2}};
-}
-inline int64_t lines_of(int64_t bytes) { return (bytes + kTileBytes - 1) / kTileBytes; }
-
-// Copies keys side by side, and zeros behind the last element and the last key.
-void load_keys(const TileAttend& b, int head, Ahead& ahead) {
-  const int64_t width = padded_dim(b.dim);
-  for (int64_t j = 0; j < kKvBlock; ++j) {
-    uint16_t* to = b.keys_at + j * width;
-    if (j >= b.keys) {
-      for (int64_t d = 0; d < width; d += 32) _mm512_store_si512(to + d, _mm512_setzero_si512());
-      continue;
-    }
-    const auto* from = reinterpret_cast<const uint16_t*>(head_of(b.k[j], b.k_step, head));
-    ahead.ask(lines_of(int64_t{b.v_dim} * 2));
-    for (int64_t d = 0; d < width; d += 32)
-      _mm512_store_si512(to + d, _mm512_maskz_loadu_epi16(first_elements(b.dim - d), from + d));
-  }
-}
-
-// Brings 32 elements of a value into the order in which unpacking makes neighbours of neighbours.
-inline __m512i value_part(const TileAttend& b, int64_t key, int head, int64_t d) {
-  if (key >= b.keys) return _mm512_setzero_si512();
-  const auto* row = reinterpret_cast<const uint16_t*>(head_of(b.v[key], b.v_step, head));
-  const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
-  return _mm512_permutexvar_epi64(order,
-                                  _mm512_maskz_loadu_epi16(first_elements(b.v_dim - d), row + d));
-}
-
-// Writes values as tiles of 32 keys and 16 elements: [o_stride / 16][kKvBlock / 2][16][2].
-void load_values(const TileAttend& b, int head, Ahead& ahead) {
-  for (int64_t i = 0; i < kPairs; ++i) {
-    ahead.ask(2 * lines_of(int64_t{b.dim} * 2));
-    for (int64_t d = 0; d < b.o_stride; d += 32) {
-      const __m512i even = value_part(b, 2 * i, head, d), odd = value_part(b, 2 * i + 1, head, d);
-      uint16_t* to = b.values_at + d * kKvBlock + i * 32;
-      _mm512_store_si512(to, _mm512_unpacklo_epi16(even, odd));
-      _mm512_store_si512(to + int64_t{16} * kKvBlock, _mm512_unpackhi_epi16(even, odd));
-    }
-  }
-}
+constexpr int kSets = 4;  // vectors of several heads' queries that take a block together
 
 // GCC 12 does not know that loads of tiles read memory and that stores write it.
 inline void tiles_see_memory() { asm volatile("" : : : "memory"); }
 
-// Tiles 0 to 3 are sums, 4 is the factor that all of them share.
-void score_keys(const TileAttend& b, const uint32_t* q, float* scores) {
+// Tiles 0 to 3 are sums, 4 is the factor that all of them share. Asks for `lines` with each tile.
+void score_keys(const TileAttend& b, const KeyTiles& keys, const uint32_t* q, float* scores,
+                Ahead& ahead, int64_t lines) {
   const int64_t width = padded_dim(b.dim);
-  const auto stride = static_cast<size_t>(width) * 2;
-  constexpr size_t kRow = kSpread * sizeof(float);
-  const uint16_t* second = b.keys_at + kTile * width;
-  const uint16_t *third = second + kTile * width, *last = third + kTile * width;
+  const auto stride = static_cast<size_t>(keys.stride);
+  constexpr size_t kRow = kLanes * sizeof(float);
+  const uint8_t* second = keys.first + kTile * keys.stride;
+  const uint8_t *third = second + kTile * keys.stride, *last = third + kTile * keys.stride;
   tiles_see_memory();
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (int64_t d = 0; d < width; d += 32) {
-    _tile_loadd(4, q + d / 2 * kLanes, kTileBytes);
-    _tile_loadd(5, b.keys_at + d, stride);
+  for (int64_t d = 0; d < width * 2; d += kTileBytes) {
+    _tile_loadd(4, q + d / 4 * kLanes, kTileBytes);
+    _tile_loadd(5, keys.first + d, stride);
     _tile_dpbf16ps(0, 5, 4);
+    ahead.ask(lines);
     _tile_loadd(6, second + d, stride);
     _tile_dpbf16ps(1, 6, 4);
+    ahead.ask(lines);
     _tile_loadd(7, third + d, stride);
     _tile_dpbf16ps(2, 7, 4);
+    ahead.ask(lines);
     _tile_loadd(5, last + d, stride);
     _tile_dpbf16ps(3, 5, 4);
+    ahead.ask(lines);
   }
   _tile_stored(0, scores, kRow);
-  _tile_stored(1, scores + int64_t{kTile} * kSpread, kRow);
-  _tile_stored(2, scores + int64_t{2} * kTile * kSpread, kRow);
-  _tile_stored(3, scores + int64_t{3} * kTile * kSpread, kRow);
+  _tile_stored(1, scores + int64_t{kTile} * kLanes, kRow);
+  _tile_stored(2, scores + int64_t{2} * kTile * kLanes, kRow);
+  _tile_stored(3, scores + int64_t{3} * kTile * kLanes, kRow);
   tiles_see_memory();
 }
 
-// Writes the sums of 64 elements of the values to `sums`.
-void weigh_values(const uint16_t* weights, const uint16_t* values, float* sums, size_t stride) {
+// Writes the sums of 64 elements of the values to `sums`, and asks for `lines` with each tile.
+void weigh_values(const uint16_t* weights, const uint16_t* values, int64_t keys, float* sums,
+                  size_t stride, Ahead& ahead, int64_t lines) {
   constexpr int64_t kElements = int64_t{kTile} * kKvBlock;  // from one tile's to the next
   constexpr size_t kRow = kKvBlock * sizeof(uint16_t);
   tiles_see_memory();
@@ -131,16 +62,20 @@ void weigh_values(const uint16_t* weights, const uint16_t* values, float* sums, 
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
-  for (int64_t half = 0; half < 2; ++half) {
+  for (int64_t half = 0; half < keys / 32; ++half) {
     const uint16_t* v = values + half * kTile * 32;
     _tile_loadd(4, weights + half * 32, kRow);
     _tile_loadd(5, v, kTileBytes);
+    ahead.ask(lines);
     _tile_dpbf16ps(0, 4, 5);
     _tile_loadd(6, v + kElements, kTileBytes);
+    ahead.ask(lines);
     _tile_dpbf16ps(1, 4, 6);
     _tile_loadd(7, v + 2 * kElements, kTileBytes);
+    ahead.ask(lines);
     _tile_dpbf16ps(2, 4, 7);
     _tile_loadd(5, v + 3 * kElements, kTileBytes);
+    ahead.ask(lines);
     _tile_dpbf16ps(3, 4, 5);
   }
   _tile_stored(0, sums, stride);
@@ -221,10 +156,10 @@ void store_states(const TileAttend& b, const Lanes& l, const Scratch& s) {
 }
 
 // Sums values by the weights of up to kLanes queries.
-void weigh_head(const TileAttend& b, const uint16_t* weights) {
+void weigh_head(const TileAttend& b, const uint16_t* weights, Ahead& ahead, int64_t lines) {
   for (int64_t d = 0; d < b.o_stride; d += int64_t{4} * kTile)
-    weigh_values(weights, b.values_at + d * kKvBlock, b.sums_at + d,
-                 static_cast<size_t>(b.sums_stride) * sizeof(float));
+    weigh_values(weights, b.values_at + d * kKvBlock, weighed(b), b.sums_at + d,
+                 static_cast<size_t>(b.sums_stride) * sizeof(float), ahead, lines);
 }
 
 // Adds these sums to the results of one of the heads.
@@ -236,21 +171,56 @@ void add_head(const TileAttend& b, const Lanes& l, int h, const Scratch& s) {
   });
 }
 
-// Few queries of several heads, whose keys and values take turns in the cache.
-void attend_together(const TileAttend& b, const Lanes& l, const uint32_t* q, Scratch& s) {
-  Ahead values = values_of(b, l.head, l.heads);
-  for (int h = 0; h < l.heads; ++h) {
-    load_keys(b, l.head + h, values);
-    score_keys(b, q + l.lane(h), s.scores[0] + l.lane(h));
+// Tiles 0 to 4, sums and queries or weights, have so many rows and columns of 32 bits, 5 to 7 all.
+void configure(int64_t rows, int64_t columns) {
+  TileConfig c;
+  for (int i = 0; i < 8; ++i) {
+    c.rows[i] = static_cast<uint8_t>(i < 5 ? rows : kTile);
+    c.row_bytes[i] = static_cast<uint16_t>((i < 5 ? columns : kTile) * 4);
   }
-  load_states(b, l, s);
-  softmax(s, b.scale);
-  store_states(b, l, s);
-  Ahead keys = next_keys_of(b, l.head, l.heads);
-  for (int h = 0; h < l.heads; ++h) {
-    load_values(b, l.head + h, keys);
-    weigh_head(b, s.weights[l.lane(h)]);
-    add_head(b, l, h, s);
+  // The intrinsic of GCC 12 claims to read eight bytes of the 64.
+  asm volatile("" : : "r"(&c) : "memory");
+  _tile_loadconfig(&c);
+}
+
+// Heads [head, head + heads) of few queries each, `together` of them in a vector. The values of all
+// are asked for in the order of memory while keys are multiplied, and the next keys while values
+// are.
+void attend_together(const TileAttend& b, int head, int heads, int together, const uint32_t* q) {
+  const int64_t words = padded_dim(b.dim) / 2 * kLanes;
+  const int64_t spaced = spacing(b);
+  Scratch scratch[kSets];
+  const auto lanes = [&](int first) {
+    return Lanes{head + first, static_cast<int>(smaller(together, heads - first)), 0, b.queries};
+  };
+  configure(kTile, b.queries);
+  Ahead values = values_of(b, head, heads);
+  const int64_t value_lines = lines_of(b.v_step) * kKvBlock / (padded_dim(b.dim) / 32 * 4) + 1;
+  for (int first = 0; first < heads; first += together) {
+    const Lanes l = lanes(first);
+    float* scores = scratch[first / together].scores[0];
+    for (int h = 0; h < l.heads; ++h)
+      score_keys(b, keys_of(b, l.head + h, spaced), q + first / together * words + l.lane(h),
+                 scores + l.lane(h), values, value_lines);
+  }
+  for (int first = 0; first < heads; first += together) {
+    Scratch& s = scratch[first / together];
+    load_states(b, lanes(first), s);
+    softmax(s, b.scale);
+    store_states(b, lanes(first), s);
+  }
+  configure(b.queries, kTile);
+  Ahead keys = next_keys_of(b, head, heads);
+  const int64_t key_lines = lines_of(b.k_step);  // of a row; half of them while values are written
+  const int64_t passes = (b.o_stride + int64_t{4} * kTile - 1) / (int64_t{4} * kTile);
+  for (int first = 0; first < heads; first += together) {
+    const Scratch& s = scratch[first / together];
+    const Lanes l = lanes(first);
+    for (int h = 0; h < l.heads; ++h) {
+      load_values(b, l.head + h, keys, key_lines);
+      weigh_head(b, s.weights[l.lane(h)], keys, 4 * key_lines / passes);
+      add_head(b, l, h, s);
+    }
   }
 }
 
@@ -265,13 +235,14 @@ void attend_alone(const TileAttend& b, int head, const uint32_t* q) {
   };
   const int first = b.from / kLanes, last = (b.to - 1) / kLanes;
   Ahead values = values_of(b, head, 1), keys = next_keys_of(b, head, 1);
-  load_keys(b, head, values);
-  load_values(b, head, keys);
-  score_keys(b, q + first * words, scratch[first % 2].scores[0]);
+  const KeyTiles tiles = copy_keys(b, head);  // all vectors read them, best side by side
+  values.ask(lines_of(b.v_dim * int64_t{2}) * b.keys);
+  load_values(b, head, keys, 2 * lines_of(b.dim * int64_t{2}));
+  score_keys(b, tiles, q + first * words, scratch[first % 2].scores[0], values, 0);
   for (int v = first; v <= last + 1; ++v) {
     Scratch &now = scratch[v % 2], &other = scratch[(v + 1) % 2];
-    if (v < last) score_keys(b, q + (v + 1) * words, other.scores[0]);
-    if (v > first) weigh_head(b, other.weights[0]);
+    if (v < last) score_keys(b, tiles, q + (v + 1) * words, other.scores[0], values, 0);
+    if (v > first) weigh_head(b, other.weights[0], keys, 0);
     if (v <= last) {
       load_state(b, lanes(v), now);
       softmax(now, b.scale);
@@ -289,14 +260,13 @@ void attend_amx(const TileAttend& b) {
   const int together = heads_in_lanes(b.queries);
   const int64_t words = padded_dim(b.dim) / 2 * kLanes;
   const int64_t vectors = (b.queries + kLanes - 1) / kLanes;
-  Scratch s;
-  for (int head = 0; head < b.heads; head += together) {
-    const uint32_t* q = b.q + head / together * vectors * words;
-    const int heads = static_cast<int>(smaller(together, b.heads - head));
-    if (together > 1)
-      attend_together(b, {head, heads, 0, b.queries}, q, s);
-    else
-      attend_alone(b, head, q);
+  if (together == 1) {
+    for (int head = 0; head < b.heads; ++head) attend_alone(b, head, b.q + head * vectors * words);
+  } else {
+    const int most = kSets * together;
+    for (int head = 0; head < b.heads; head += most)
+      attend_together(b, head, static_cast<int>(smaller(most, b.heads - head)), together,
+                      b.q + head / together * words);
   }
   _tile_release();
 }

@@ -35,9 +35,8 @@ class BandProduct {
  private:
   static constexpr int64_t kLineBytes = int64_t{kPanels} * kTileBytes;
   static constexpr int64_t kTileLines = kTile / Kind::kLines;  // lines of codes
-  // Lines are asked for so many bytes ahead of their use, all levels of the cache at once. Longer
-  // ways were slower, whatever the codes.
-  static constexpr int64_t kAhead = 2048;
+  // Lines are asked for so many bytes ahead of their use, first in a core's own cache.
+  static constexpr int64_t kFar = 2048, kNear = 512;
 
   void sum(const CodeSum& s) {
     const auto* a = static_cast<const uint8_t*>(g_.a) + s.begin * Kind::kInputBytes;
@@ -79,7 +78,8 @@ class BandProduct {
     return {lines_[0][0], sizeof *lines_, kTileBytes};
   }
   static void ask(const uint8_t* line) {
-    _mm_prefetch(reinterpret_cast<const char*>(line) + kAhead, _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(line) + kFar, _MM_HINT_T1);
+    _mm_prefetch(reinterpret_cast<const char*>(line) + kNear, _MM_HINT_T0);
   }
 
   void multiply(const uint8_t* a, const BandTiles& b) const {

@@ -167,7 +167,7 @@ struct TileAttend {
   float scale = 1;
   int heads = 0, queries = 0;  // queries of each head, of which [from, to) are computed
   int from = 0, to = 0;
-  // [vectors][padded_dim / 2][kQueryLanes] pairs of elements, and kQueryLanes more pairs.
+  // [vectors][padded_dim / 2][kQueryLanes] pairs of elements.
   const uint32_t* q = nullptr;
   const int32_t* begin = nullptr;  // [queries], as those of AttendBlock
   const int32_t* end = nullptr;

@@ -8,13 +8,11 @@ namespace skiff::cpu {
 namespace {
 
 constexpr int kLanes = kQueryLanes;
-constexpr int kSpread = 2 * kLanes;  // floats from one key's scores to the next
 
-// What is computed for the queries of one vector. Tiles of heads with few queries are wider than
-// these, so there is room behind the last ones.
+// What is computed for the queries of one vector.
 struct Scratch {
-  alignas(64) float scores[kKvBlock][kSpread];
-  alignas(64) uint16_t weights[2 * kLanes][kKvBlock];
+  alignas(64) float scores[kKvBlock][kLanes];
+  alignas(64) uint16_t weights[kLanes][kKvBlock];
   alignas(64) float max[kLanes], sum[kLanes], keep[kLanes];
   alignas(64) int32_t begin[kLanes], end[kLanes];
 };
