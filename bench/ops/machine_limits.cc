@@ -46,7 +46,7 @@ constexpr size_t kAhead = 512;
 template <size_t kStreams>
 struct Streams {
   const char* data;
-  size_t bytes;  // of each stream
+  size_t bytes;  // the size of each stream
 };
 
 template <size_t kStreams>

@@ -8,7 +8,7 @@ struct Limits {
   double read_bytes = 0;  // bytes per second from memory, all threads
   double f32_flops = 0;   // fused multiply-adds count two
   double bf16_flops = 0;  // the f32 rate if no instruction multiplies bf16 faster
-  double int8_ops = 0;    // of VPDPBUSD; the f32 rate where there is none
+  double int8_ops = 0;    // the rate of VPDPBUSD, or of f32 where there is none
 };
 Limits measure_limits(int threads);
 

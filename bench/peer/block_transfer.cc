@@ -31,7 +31,7 @@ namespace skiff::peer::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kRounds = 9;  // of which the median counts
+constexpr int kRounds = 9;  // the median counts
 using Blocks = std::vector<std::vector<std::byte>>;
 
 double median(std::vector<double> values) {

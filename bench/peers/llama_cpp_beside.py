@@ -27,7 +27,7 @@ OURS = {
     "w4a8": ["--quantization", "w4a8", "--quantization-config", '{"head": "w4a8"}'],
     "fp8": ["--quantization", "block_wise_fp8", "--quantization-config", '{"head": "block_wise_fp8"}'],
 }
-BLOCK_BYTES = {"Q8_0": 34, "Q4_0": 18}  # of 32 elements: a scale in float16, then codes
+BLOCK_BYTES = {"Q8_0": 34, "Q4_0": 18}  # for 32 elements: a scale in float16, then codes
 
 
 def random_blocks(rng, rows, cols, kind):

@@ -90,7 +90,7 @@ class MemoryServerTest : public BlockMemoryTest {
     poll(&one, 1, 500);
     return socket_.take();
   }
-  std::string name_;  // of the latest guest's Welcome
+  std::string name_;  // from the latest guest's Welcome
   const LocalSocket socket_ = std::move(*LocalSocket::open());
 };
 

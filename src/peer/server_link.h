@@ -43,7 +43,7 @@ class ServerLink {
     // them could be read.
     struct Arrival {
       std::span<const std::byte> bytes;
-      Sum sum;  // of the bytes
+      Sum sum;  // that of the bytes
       Clock::time_point began;
     };
     virtual void came(const Block& block, const Arrival& arrival) = 0;
@@ -141,7 +141,7 @@ class ServerLink {
   Clock::time_point began_{};      // when its bytes began to come
   std::span<std::byte> place_;     // where they go
   size_t filled_ = 0;              // how many have come
-  BlockSum sum_;                   // of those that have come
+  BlockSum sum_;                   // that of the bytes that have come
   std::vector<std::byte> own_;     // for blocks that the owner has no place for
 };
 

@@ -55,7 +55,7 @@ class Shelf {
     ~Loan();
     std::span<const std::byte> bytes() const;
     int place() const { return place_; }     // bytes() begin at that many blocks into the memory
-    const Sum& sum() const { return sum_; }  // of bytes()
+    const Sum& sum() const { return sum_; }  // that of bytes()
 
    private:
     friend class Shelf;

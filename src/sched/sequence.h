@@ -32,7 +32,7 @@ struct Sequence {
 
   std::vector<Token> tokens;                     // prompt and output as far as the host knows them
   std::vector<Token> drafts;                     // drafts of the tokens that follow `tokens`
-  std::vector<PositionLogprobs> draft_logprobs;  // of the first of them, if requested
+  std::vector<PositionLogprobs> draft_logprobs;  // those of the first drafts, if requested
   Acceptance acceptance;                         // how often its drafts were accepted
   kv::BlockTable table;
   int slot = -1;    // -1 while waiting

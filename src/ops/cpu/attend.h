@@ -56,7 +56,7 @@ struct AttendCall {
   std::span<const HeadVectors> q;  // parts of a query vector, one after the other
   HeadVectors out;
   Tensor values;  // the pages of values; may be those of the keys
-  int rope = 0;   // of quantized latents, the elements of a row that are bf16 (ops/latent_row.h)
+  int rope = 0;   // the bf16 elements in a row of quantized latents (ops/latent_row.h)
 };
 
 struct AttendScratch {

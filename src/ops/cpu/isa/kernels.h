@@ -71,7 +71,7 @@ struct CodeRows {
   int64_t lda = 0;
   int rows = 0;  // at most kFewRows, or code_rows_at_once for bf16; any number for integers
   const uint32_t* b = nullptr;  // the first band
-  int64_t panel_words = 0;      // of one panel
+  int64_t panel_words = 0;      // the size of one panel
   int panels = 0;               // an even number, of whole bands
   Codes codes = Codes::kI8;
   int offset = 0;  // for integers, what was added to codes to make them unsigned
