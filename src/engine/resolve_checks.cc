@@ -138,9 +138,11 @@ void check_sharing(const EngineConfig& config, const ModelSpec& spec, const Comp
     refuse(fmt::format("on cuda more than {} replicas that share experts are",
                        devices::DeviceGroup::kMaxSize),
            fmt::format("give --data-parallel-size {}", devices::DeviceGroup::kMaxSize));
-  if (config.speculation && draft::has_weights(config.speculation->method))
-    refuse(fmt::format("--speculative-config with method {} is", config.speculation->method),
-           "take ngram or suffix");
+  if (device.kind == ComputeDevice::kCuda && config.speculation &&
+      draft::has_weights(config.speculation->method))
+    spdlog::warn(
+        "{} and --speculative-config with method {}: this has not been run on several devices",
+        asked, config.speculation->method);
   if (const auto part = share_experts(spec, 0, replicas); !part)
     fail_load("{}: {}; give fewer replicas", asked, part.error().what);
 }

@@ -278,9 +278,6 @@ TEST(SharedExpertsTest, WhatDoesNotGoTogetherIsRefused) {
   config.tensor_parallel = 1;
   config.replicas = 9;
   EXPECT_THAT(refusal(config), AllOf(HasSubstr("--data-parallel-size 9"), HasSubstr("8 experts")));
-  config.replicas = 2;
-  config.speculation = draft::Settings{.method = "mtp"};
-  EXPECT_THAT(refusal(config), AllOf(HasSubstr("method mtp"), HasSubstr("take ngram or suffix")));
 }
 
 TEST(SharedExpertsTest, MoreDevicesThanExchangeRowsAreRefused) {

@@ -64,6 +64,7 @@ def test_answers_are_the_same_in_company_and_on_either_replica(pair, alone):
     ["--swap-space", "0.01", "--block-size", "4", "--num-gpu-blocks-override", "520"],
     ["--threads", "3", "--max-num-batched-tokens", "8", "--max-num-seqs", "3"],
     ["--speculative-config", json.dumps({"method": "ngram", "num_speculative_tokens": 4})],
+    ["--speculative-config", json.dumps({"method": "mtp", "num_speculative_tokens": 2})],
     ["--no-enable-overlap-schedule"],
 ])
 def test_answers_are_the_same_with_other_settings(start_server, alone, flags):
