@@ -14,7 +14,7 @@ namespace {
 void report(const model::MemoryPlan& plan, const model::RankOf& part) {
   std::string whose;
   if (part.size > 1) whose = fmt::format(" of each of {} ranks", part.size);
-  if (part.sharers > 1) whose = fmt::format(" of each of {} replicas", part.sharers);
+  if (part.sharers > 1) whose += fmt::format(" of each of {} replicas", part.sharers);
   spdlog::info("memory plan{}\n{}", whose, plan.table());
   // The wording is FastDeploy's, because scripts look for this line.
   spdlog::info("Reset block num, the total_block_num:{}", plan.blocks);

@@ -230,7 +230,12 @@ INSTANTIATE_TEST_SUITE_P(
                          .whole_experts = true,
                          .device = "reference",
                          .drafts = true},
-                    Form{.name = "ReplicasOfRanks", .ranks = 2, .replicas = 2}),
+                    Form{.name = "ReplicasOfRanks", .ranks = 2, .replicas = 2},
+                    Form{.name = "RanksThatShareExperts",
+                         .ranks = 2,
+                         .replicas = 2,
+                         .model = "mixtral",
+                         .whole_experts = true}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -20,30 +20,53 @@ struct Sharing {
                                    Moe::kWhole);
   }
   Sharing() = default;
-  // On the CPU.
-  Sharing(const std::string& folder, model::LoadFormat format, DType act, int replicas) {
-    for (int i = 0; i < replicas; ++i)
-      models.push_back(replica(folder, format, act, i, replicas, make_cpu_ops(1 + i % 2)));
-    lockstep.emplace(replicas);
+  // On the CPU, each replica cut among so many ranks.
+  Sharing(const std::string& folder, model::LoadFormat format, DType act, int replicas,
+          int ranks = 1) {
+    for (int i = 0; i < replicas; ++i) {
+      const auto rank = [&](int index) {
+        return std::make_unique<Model>(
+            folder, format, act, make_cpu_ops(1 + (i + index) % 2), std::nullopt,
+            model::RankOf{.rank = index, .size = ranks, .sharer = i, .sharers = replicas},
+            Moe::kWhole);
+      };
+      models.push_back(rank(0));
+      for (int index = 1; index < ranks; ++index) models.back()->others.push_back(rank(index));
+    }
+    lockstep.emplace(replicas, ranks);
   }
 
-  // Gives each replica all of what `settings` name, as find_drafter() finds it.
+  // Gives each replica what `settings` name, as find_drafter() finds it: all of it, or a part for
+  // each of its ranks.
   void add_drafters(const draft::Settings& settings, const std::string& folder,
                     model::LoadFormat format, uint64_t seed = 9) {
     const Precision precision = uniform_precision(models[0]->act);
     model::ModelConfig served = Model::config_of(folder, Moe::kWhole);
     if (settings.method == "eagle3")
       served.spec.taps = model::eagle_taps(settings.model, served.spec);
-    const DrafterSource source = *find_drafter(settings, folder, served, precision, 1);
-    for (const auto& one : models) {
-      one->weights.spec.taps = served.spec.taps;
-      drafters.push_back(model::load_model(
-          source.folder, source.config,
-          {.precision = precision, .format = format, .dummy_seed = seed, .part = source.part},
-          *one->ops));
-      if (drafters.back().spec.joins)
-        model::share_weights(drafters.back().spec, drafters.back().weights, one->weights.weights);
-    }
+    const auto ranks = static_cast<int>(models[0]->ranks());
+    DrafterSource source = *find_drafter(settings, folder, served, precision, ranks);
+    drafter_whole = source.part.size < ranks;
+    for (const auto& one : models)
+      for (int rank = 0; rank < ranks; ++rank) {
+        take_part(source, rank);
+        Model& part = one->rank(static_cast<size_t>(rank));
+        part.weights.spec.taps = served.spec.taps;
+        drafters.push_back(model::load_model(
+            source.folder, source.config,
+            {.precision = precision, .format = format, .dummy_seed = seed, .part = source.part},
+            *part.ops));
+        if (drafters.back().spec.joins)
+          model::share_weights(drafters.back().spec, drafters.back().weights, part.weights.weights);
+      }
+  }
+  void draft(size_t replica, Setup& setup) const {
+    if (drafters.empty()) return;
+    const size_t ranks = models[replica]->ranks(), first = replica * ranks;
+    setup.drafter = &drafters[first];
+    for (size_t rank = 1; rank < ranks; ++rank)
+      setup.other_drafters.push_back(&drafters[first + rank]);
+    setup.drafter_whole = drafter_whole;
   }
 
   // Runs each replica's commands, all at the same time. Returns what is heard of all in `heard`.
@@ -61,7 +84,7 @@ struct Sharing {
         Setup mine = setup;
         mine.shared = {&*lockstep, static_cast<int>(i), &meeting};
         mine.depth = 1 + own() % 2;
-        if (!plain && !drafters.empty()) mine.drafter = &drafters[i];
+        if (!plain) draft(i, mine);
         run(*models[i], mine, commands[i], own, guesses, dir, heard[i], of_each[i]);
       });
     for (std::thread& thread : threads) thread.join();
@@ -89,7 +112,8 @@ struct Sharing {
   }
 
   std::vector<std::unique_ptr<Model>> models;
-  std::vector<model::LoadedModel> drafters;  // none, or one for each replica
+  std::deque<model::LoadedModel> drafters;  // none, or those of all ranks of each replica
+  bool drafter_whole = false;               // each rank computes all of it
   std::optional<devices::DeviceGroup> on_devices;
   std::optional<Lockstep> lockstep;
 };
