@@ -169,6 +169,36 @@ TEST(SharedDrafts, SoAreThoseThatRanksOfReplicasMake) { check_drafts_of_itself(2
 
 TEST(SharedDrafts, SoAreThoseThatEachOfTheseRanksMakesAlone) { check_drafts_of_itself(2, 1, 4); }
 
+// A group whose other ranks never come.
+class Deserted final : public comm::RowExchange {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  Tensor dispatch(Tensor, Arena&, Ops&) override { throw std::runtime_error("nobody is there"); }
+  Tensor combine(Tensor x, int64_t, Arena& arena, Ops& ops) override {
+    return dispatch(x, arena, ops);
+  }
+};
+
+// As a module's do, in a replica that shares those of the model.
+TEST(SharedDrafts, ExpertsThatOneReplicaHasNeedNoOthers) {
+  const DummyFolder served("shared_drafts_alone", kQwen);
+  Sharing group(served.path(), model::LoadFormat::kDummy, DType::kF32, 1);
+  Model& model = *group.models[0];
+  comm::Mesh mesh = comm::make_solo_mesh();
+  mesh.experts = std::make_shared<Deserted>();
+  const model::KvCache kv(model.weights.spec, 1, 16, model.kv, Device{});
+  StepExecutor executor(
+      model.weights, *model.ops, mesh, kv.layers(),
+      {.limits = {.max_seqs = 1, .max_rows = 4, .max_context = 16, .max_logit_rows = 1}});
+  const StepPlan plan{.spans = {{.count = 3, .sample = true}},
+                      .tokens = {5, 6, 7},
+                      .pages = {0},
+                      .page_start = {0, 1},
+                      .opened = {{.history = {5, 6, 7}, .prompt_len = 3}}};
+  EXPECT_EQ(executor.run(plan).tokens[0].size(), 1u);
+}
+
 // A step's hidden rows, which its drafts follow from, are used before those of a round without rows
 // of its own take their place.
 TEST(SharedDrafts, ARoundWithoutRowsChangesNoDraft) {
