@@ -74,8 +74,11 @@ model::RankOf first_part(const engine::Resolved& resolved) {
 
 // Whose memory that is, if not everybody's.
 std::string each_of(const engine::Resolved& resolved) {
-  if (resolved.sharers > 1) return fmt::format("each of {} replicas", resolved.sharers);
-  return resolved.ranks > 1 ? fmt::format("each of {} ranks", resolved.ranks) : "";
+  std::string whose;
+  if (resolved.ranks > 1) whose = fmt::format("each of {} ranks", resolved.ranks);
+  if (resolved.sharers > 1)
+    whose += fmt::format("{}each of {} replicas", whose.empty() ? "" : " of ", resolved.sharers);
+  return whose;
 }
 
 struct FormatNeed {

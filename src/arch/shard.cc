@@ -66,9 +66,9 @@ void cut_routed(Moe& f, int rank, int size) {
     return;
   }
   SKIFF_CHECK(f.router.always == 0, "{} experts are always on", f.router.always);
-  const Share mine = balanced_share_of(f.router.experts, rank, size);
-  f.router.before = mine.first;
-  f.router.behind = f.router.experts - mine.first - mine.count;
+  const Share mine = balanced_share_of(f.router.here(), rank, size);
+  f.router.before += mine.first;
+  f.router.behind = f.router.experts - f.router.before - mine.count;
 }
 void cut(Moe& f, int rank, int size) {
   cut_routed(f, rank, size);
@@ -143,10 +143,11 @@ Result<ModelSpec> share_experts(const ModelSpec& spec, int replica, int replicas
     auto* moe = std::get_if<Moe>(&local.layers[i].ffn);
     if (moe == nullptr) continue;
     SKIFF_CHECK(moe->deal == Moe::kWhole, "layer {} has slices of its experts", i);
-    if (moe->router.experts < replicas)
+    if (moe->router.here() < replicas)
       return Error{.code = Code::kInvalid,
-                   .what = fmt::format("layer {} has {} experts, fewer than {} replicas", i,
-                                       moe->router.experts, replicas)};
+                   .what = fmt::format(
+                       "layer {} has {} experts{}, fewer than {} replicas", i, moe->router.here(),
+                       moe->router.here() < moe->router.experts ? " on a rank" : "", replicas)};
     cut_routed(*moe, replica, replicas);
     moe->sharers = replicas;
   }

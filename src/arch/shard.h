@@ -42,9 +42,10 @@ void separate_shared_experts(ModelSpec& spec);
 Result<ModelSpec> shard(const ModelSpec& spec, int rank, int size);
 
 // The local spec of `replica` among `replicas` that share the routed experts of all mixtures, each
-// of which is Moe::kWhole: a balanced share of them, which computes the rows of all replicas
-// (Moe::sharers), and all else whole. kInvalid, with the layer, if there are fewer experts than
-// replicas. One replica changes nothing.
+// of which is Moe::kWhole: a balanced share of those that `spec` has, which computes the rows of
+// all replicas (Moe::sharers), and all else as in `spec`, which may be that of a rank. Then the
+// ranks of the same number of all replicas share that rank's experts. kInvalid, with the layer, if
+// there are fewer experts than replicas. One replica changes nothing.
 Result<ModelSpec> share_experts(const ModelSpec& spec, int replica, int replicas);
 
 }  // namespace skiff

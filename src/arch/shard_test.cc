@@ -244,6 +244,29 @@ TEST(ShareExperts, RoutedExpertsAreSharedAndAllElseIsWhole) {
   EXPECT_EQ(share_experts(spec, 0, 6).error().what, "layer 1 has 5 experts, fewer than 6 replicas");
 }
 
+TEST(ShareExperts, RanksOfReplicasHaveEachExpertOnceAndAPartOfAllElse) {
+  ModelSpec spec = dense_model(8, 2, 96, 96);
+  spec.layers[1].ffn = Moe{.router = {.experts = 7, .top_k = 2}, .width = 21, .shared_width = 20};
+  deal_experts_whole(spec);
+  std::multiset<int> seen;
+  for (int rank = 0; rank < 2; ++rank)
+    for (int replica = 0; replica < 3; ++replica) {
+      const ModelSpec local = *share_experts(*shard(spec, rank, 2), replica, 3);
+      const auto& moe = std::get<Moe>(local.layers[1].ffn);
+      for (int expert = 0; expert < moe.router.here(); ++expert)
+        seen.insert(moe.router.before + expert);
+      EXPECT_GE(moe.router.here(), 1);
+      EXPECT_LE(moe.router.here(), 2);
+      EXPECT_EQ(moe.sharers, 3);
+      EXPECT_EQ(moe.width, 21);
+      EXPECT_EQ(moe.shared_width, 10);
+      EXPECT_EQ(std::get<Gqa>(local.layers[1].mixer).heads, 4);
+    }
+  EXPECT_EQ(seen, (std::multiset<int>{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(share_experts(*shard(spec, 1, 2), 0, 4).error().what,
+            "layer 1 has 3 experts on a rank, fewer than 4 replicas");
+}
+
 TEST(ShardDeathTest, ARankOutsideItsGroupIsABug) {
   EXPECT_DEATH((void)shard(dense_model(8, 8, 64, 64), 2, 2), "rank 2 of 2");
   EXPECT_DEATH((void)share_of(6, 0, 4), "6 among 4 ranks");

@@ -63,22 +63,21 @@ std::vector<int> BatchBuilder::recorded_sizes(int rows_per_seq) const {
 
 // Returns whether all sequences decode, some with fewer drafts than a recorded step has, and at
 // most a fourth of its rows would be padding.
-bool BatchBuilder::nearly_fills(const StepPlan& plan) const {
-  const int most = 1 + captures_.drafts, seqs = static_cast<int>(plan.spans.size());
-  const int recorded = captured_seqs(seqs, most);
-  const bool decodes = std::ranges::all_of(plan.spans, [most](const Span& span) {
-    return span.sample && span.count == 1 + span.draft && span.count <= most &&
-           span.prompt_logprobs == kNoLogprobs;
-  });
-  return recorded > 0 && decodes && 4 * std::ssize(plan.tokens) >= int64_t{3} * recorded * most;
+bool BatchBuilder::nearly_fills(const RoundPart& part) const {
+  const int most = 1 + captures_.drafts, recorded = captured_seqs(part.seqs, most);
+  const bool decodes = part.most_per_seq > 0 && part.most_per_seq <= most;
+  return recorded > 0 && decodes && int64_t{4} * part.rows >= int64_t{3} * recorded * most;
 }
 
-// The rows of each sequence of the recorded step that the plan may be padded to; 0: of none.
+// The rows of each sequence of the recorded step that a part may be padded to; 0: of none.
+int BatchBuilder::padded_rows(const RoundPart& part) const {
+  if (part.rows_per_seq > 0 || !nearly_fills(part)) return part.rows_per_seq;
+  return 1 + captures_.drafts;
+}
+
+// The same of a plan.
 int BatchBuilder::padded_rows(const StepPlan& plan) const {
-  if (!captures_.ragged) {
-    const int rows = plan.rows_per_seq();
-    return rows == 0 && nearly_fills(plan) ? 1 + captures_.drafts : rows;
-  }
+  if (!captures_.ragged) return padded_rows(part_of(plan));
   int most = 1;
   for (const Span& span : plan.spans) most = std::max(most, span.count);
   if (most > 1 + captures_.drafts) return 0;
@@ -95,11 +94,11 @@ int BatchBuilder::recorded_seqs(int rows, int rows_per_seq) const {
 // if there is none. Whatever is recorded fits a part without rows.
 int BatchBuilder::captured_rows(std::span<const RoundPart> parts) const {
   const auto first = std::ranges::find_if(parts, [](const RoundPart& p) { return p.rows > 0; });
-  const int rows_per_seq = first == parts.end() ? 1 : first->rows_per_seq;
+  const int rows_per_seq = first == parts.end() ? 1 : padded_rows(*first);
   for (const int size : captures_.sizes) {
     const int rows = size * rows_per_seq;
     const auto fits = [&](const RoundPart& part) {
-      return part.rows == 0 || recorded_seqs(rows, part.rows_per_seq) >= part.seqs;
+      return part.rows == 0 || recorded_seqs(rows, padded_rows(part)) >= part.seqs;
     };
     if (recorded_seqs(rows, rows_per_seq) > 0 && std::ranges::all_of(parts, fits)) return rows;
   }
@@ -137,7 +136,7 @@ void BatchBuilder::build(const StepPlan& plan, const sample::Sampler* sampler, S
   frame.clear();
   RaggedBatch& batch = frame.batch;
   RoundPart own = part_of(plan);
-  if (round.empty()) own.rows_per_seq = padded_rows(plan);
+  own.rows_per_seq = padded_rows(plan);
   choose_shape(own, round, frame);
   upload_.begin();
   add_rows(plan, batch);

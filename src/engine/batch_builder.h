@@ -60,7 +60,8 @@ class BatchBuilder {
   std::vector<int> recorded_sizes(int rows_per_seq) const;
 
  private:
-  bool nearly_fills(const StepPlan& plan) const;
+  bool nearly_fills(const RoundPart& part) const;
+  int padded_rows(const RoundPart& part) const;
   int padded_rows(const StepPlan& plan) const;
   int recorded_seqs(int rows, int rows_per_seq) const;
   int captured_rows(std::span<const RoundPart> parts) const;

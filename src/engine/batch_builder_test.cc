@@ -33,6 +33,13 @@ StepPlan plan_of(const std::vector<int>& counts, int begin) {
   return plan;
 }
 
+// The same, with a draft behind each of these rows but the first.
+StepPlan checks(const std::vector<int>& counts) {
+  StepPlan plan = plan_of(counts, 5);
+  for (Span& span : plan.spans) span.draft = span.count - 1;
+  return plan;
+}
+
 class RaggedSteps : public testing::Test {
  protected:
   std::unique_ptr<Ops> ops_ = make_reference_ops();
@@ -83,9 +90,7 @@ TEST(Drafts, StepsThatNearlyFillARecordedOneArePaddedToIt) {
                        kBlock, {.sizes = {1, 4}, .drafts = 1}, *ops);
   StepFrame frame;
   const auto build = [&](const std::vector<int>& counts) {
-    StepPlan plan = plan_of(counts, 5);
-    for (Span& span : plan.spans) span.draft = span.count - 1;
-    builder.build(plan, nullptr, frame);
+    builder.build(checks(counts), nullptr, frame);
     builder.done_with(ops->mark());
   };
   build({2, 1, 2, 2});
@@ -98,6 +103,39 @@ TEST(Drafts, StepsThatNearlyFillARecordedOneArePaddedToIt) {
   EXPECT_FALSE(frame.key) << "three rows of eight would be padding";
   build({2, 2, 1});
   EXPECT_FALSE(frame.key) << "so would they here";
+}
+
+// Replicas that share experts replay steps of as many rows each, or none of them does.
+TEST(Drafts, InARoundAllHaveRecordedStepsOrNoneHas) {
+  const std::unique_ptr<Ops> ops = make_reference_ops();
+  BatchBuilder builder({.max_seqs = 8, .max_rows = 16, .max_context = 64, .max_logit_rows = 16},
+                       kBlock, {.sizes = {1, 4, 8}, .drafts = 1}, *ops);
+  StepFrame frame;
+  const auto build = [&](const std::vector<int>& mine, const std::vector<int>& other) {
+    const StepPlan plan = checks(mine);
+    const RoundPart round[] = {part_of(plan), part_of(checks(other))};
+    builder.build(plan, nullptr, frame, round);
+    builder.done_with(ops->mark());
+  };
+  const std::optional<ReplayKey> eight(ReplayKey{.rows = 8, .rows_per_seq = 2});
+  build({2, 1, 2, 2}, {2, 2, 2});
+  EXPECT_EQ(frame.key, eight) << "one sequence has no draft";
+  build({2, 2, 2}, {2, 1, 2, 2});
+  EXPECT_EQ(frame.key, eight) << "one sequence of the other replica has none";
+  build({2, 1, 2, 2}, {1, 1, 1, 1, 1, 1});
+  EXPECT_EQ(frame.key, eight) << "the other has a row for each";
+  build({1, 1, 1, 1, 1, 1}, {2, 1, 2, 2});
+  EXPECT_EQ(frame.key, (ReplayKey{.rows = 8, .rows_per_seq = 1}));
+  build({}, {2, 1, 2, 2});
+  EXPECT_EQ(frame.batch.num_tokens, 8) << "padding for the other";
+  EXPECT_EQ(frame.shared_rows->sum, 16);
+  for (const std::vector<int>& few : {std::vector{2, 1, 1, 1}, {3, 3, 3, 3}}) {
+    build({2, 2, 2, 2}, few);
+    EXPECT_FALSE(frame.key) << "the other has no recording for its rows";
+    EXPECT_EQ(frame.batch.num_tokens, 8);
+    build(few, {2, 2, 2, 2});
+    EXPECT_FALSE(frame.key);
+  }
 }
 
 // Steps whose drafts the host does not see checked. All their arrays lie in the same places.

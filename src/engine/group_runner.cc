@@ -19,14 +19,16 @@ std::unique_ptr<RankRunner> make_rank_runner(StepExecutor& executor, RankOfThrea
 
 }  // namespace
 
-GroupRunner::GroupRunner(const std::vector<Member>& members)
+GroupRunner::GroupRunner(const std::vector<Member>& members, const Failed& failed)
     : first_(members.front().group.rank()) {
   for (const Member& member : members) {
     comm::Communicator& group = member.group;
-    const auto failed = [&group](const std::string& why) {
-      group.abort(fmt::format("rank {}: {}", group.rank(), why));
+    const auto end = [&group, failed](const std::string& why) {
+      const std::string whose = fmt::format("rank {}: {}", group.rank(), why);
+      if (failed) failed(whose);
+      group.abort(whose);
     };
-    ranks_.push_back(make_rank_runner(member.executor, {.index = group.rank(), .failed = failed}));
+    ranks_.push_back(make_rank_runner(member.executor, {.index = group.rank(), .failed = end}));
   }
 }
 

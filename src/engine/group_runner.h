@@ -1,7 +1,9 @@
 // engine/group_runner.h -- computes each plan on all ranks of a group that are here, a thread for
 // each.
 #pragma once
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -19,7 +21,10 @@ class GroupRunner final : public Runner {
     StepExecutor& executor;
     comm::Communicator& group;
   };
-  explicit GroupRunner(const std::vector<Member>& members);  // by rank
+  using Failed = std::function<void(const std::string& why)>;
+  // By rank. `failed` is called with the rank and its reason when one has thrown, on its thread and
+  // before the group ends; it may be empty.
+  explicit GroupRunner(const std::vector<Member>& members, const Failed& failed = nullptr);
   void launch(const StepPlan& plan) override;
   StepResult wait(uint64_t step) override;
   void on_ranks(const RankWork& work) override;

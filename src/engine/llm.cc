@@ -353,7 +353,7 @@ Replicas::All start_in_turn(const ReplicaStart& start, int count) {
 
 std::shared_ptr<Lockstep> make_lockstep(const Resolved& resolved) {
   if (resolved.device.kind != ComputeDevice::kCuda)
-    return std::make_shared<Lockstep>(resolved.replicas);
+    return std::make_shared<Lockstep>(resolved.replicas, resolved.ranks);
   devices::DeviceGroup group(resolved.device.index, resolved.replicas);
   return std::make_shared<Lockstep>(group.make_exchanges());
 }

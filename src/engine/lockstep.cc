@@ -15,20 +15,23 @@ constexpr auto kGrace = std::chrono::microseconds(200);
 // Longer than engines whose steps take the same time differ in when they plan the next one.
 constexpr auto kGraceInFlight = std::chrono::milliseconds(20);
 
-std::vector<std::shared_ptr<comm::RowExchange>> make_exchanges(int replicas) {
-  std::vector<std::shared_ptr<comm::RowExchange>> all;
-  for (auto& one : comm::make_thread_exchanges(replicas)) all.push_back(std::move(one));
+std::vector<Lockstep::Exchanges> make_exchanges(int replicas, int ranks) {
+  std::vector<Lockstep::Exchanges> all(static_cast<size_t>(ranks));
+  for (Lockstep::Exchanges& group : all)
+    for (auto& one : comm::make_thread_exchanges(replicas)) group.push_back(std::move(one));
   return all;
 }
 
 }  // namespace
 
-Lockstep::Lockstep(std::vector<std::shared_ptr<comm::RowExchange>> exchanges)
-    : exchanges_(std::move(exchanges)), places_(exchanges_.size()) {
+Lockstep::Lockstep(std::vector<Exchanges> exchanges)
+    : exchanges_(std::move(exchanges)), places_(exchanges_.front().size()) {
   for (Place& place : places_) place.agreed.resize(places_.size());
 }
 
-Lockstep::Lockstep(int replicas) : Lockstep(make_exchanges(replicas)) {}
+Lockstep::Lockstep(Exchanges exchanges) : Lockstep(std::vector<Exchanges>{std::move(exchanges)}) {}
+
+Lockstep::Lockstep(int replicas, int ranks) : Lockstep(make_exchanges(replicas, ranks)) {}
 
 // Whoever finds a result without meaning, because the exchange has let it go, finds ended_ set.
 void Lockstep::end(const std::string& why) {
@@ -37,7 +40,7 @@ void Lockstep::end(const std::string& why) {
     if (!ended_) ended_ = why;
     for (Place& place : places_) place.wake.notify_one();
   }
-  exchanges_.front()->abort(why);
+  for (const Exchanges& group : exchanges_) group.front()->abort(why);
 }
 
 void Lockstep::throw_if_ended() {

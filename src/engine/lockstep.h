@@ -29,16 +29,19 @@ namespace skiff::engine {
 // replica says when it begins a round what it has, and agree() has its thread wait until all have.
 // That is a round ahead of the devices while steps are planned ahead.
 //
-// It owns the exchanges through which rows and sums pass, and outlives all replicas. Thread-safe.
+// It owns the exchanges through which rows and sums pass, and outlives all replicas. Where each
+// replica is computed by several ranks, those of the same number are a group of their own, in which
+// every rank has the rows of its replica. Thread-safe.
 class Lockstep {
  public:
-  // One exchange for each replica; or those of threads, for replicas that compute on the host.
-  explicit Lockstep(std::vector<std::shared_ptr<comm::RowExchange>> exchanges);
-  explicit Lockstep(int replicas);
+  using Exchanges = std::vector<std::shared_ptr<comm::RowExchange>>;  // by replica
+  // One exchange for each replica; or those of threads, for ranks that compute on the host.
+  explicit Lockstep(Exchanges exchanges);
+  explicit Lockstep(int replicas, int ranks = 1);
   Lockstep(const Lockstep&) = delete;
 
-  std::shared_ptr<comm::RowExchange> exchange(int replica) const {
-    return exchanges_[static_cast<size_t>(replica)];
+  std::shared_ptr<comm::RowExchange> exchange(int replica, int rank = 0) const {
+    return exchanges_[static_cast<size_t>(rank)][static_cast<size_t>(replica)];
   }
   // Ends the group because a replica cannot go on, which `why` names: the others leave the round
   // that they are in, and every later one, with comm::GroupEnded. The first reason counts.
@@ -85,7 +88,9 @@ class Lockstep {
   Turn take(Place& place);
   void begin_round(Place& place, const RoundPart& part);
 
-  const std::vector<std::shared_ptr<comm::RowExchange>> exchanges_;
+  explicit Lockstep(std::vector<Exchanges> exchanges);
+
+  const std::vector<Exchanges> exchanges_;  // by rank
   std::mutex mutex_;
   std::vector<Place> places_;             // guarded by mutex_
   uint64_t called_ = 0;                   // rounds that a replica has begun; guarded by mutex_

@@ -9,9 +9,9 @@
 
 namespace skiff::engine {
 
-LockstepRunner::LockstepRunner(Lockstep& lockstep, int replica, StepExecutor& executor,
+LockstepRunner::LockstepRunner(Lockstep& lockstep, int replica, std::unique_ptr<RoundWork> work,
                                Device device)
-    : lockstep_(lockstep), replica_(replica), executor_(executor), on_host_(device == Device{}) {
+    : lockstep_(lockstep), replica_(replica), work_(std::move(work)), on_host_(device == Device{}) {
   lockstep_.open(replica_);
   thread_ = std::thread([this] { run(); });
 }
@@ -23,7 +23,7 @@ LockstepRunner::~LockstepRunner() {
 
 void LockstepRunner::run() {
   pthread_setname_np(pthread_self(), "device");
-  executor_.bind_thread();
+  work_->bind_thread();
   for (;;) {
     Lockstep::Turn turn = lockstep_.next(replica_, in_flight_ > 0);
     if (std::holds_alternative<Lockstep::Closed>(turn)) return;
@@ -53,7 +53,7 @@ void LockstepRunner::attempt(F work) {
 void LockstepRunner::begin(const StepPlan& plan) {
   attempt([&] {
     const bool agrees = !on_host_ && !plan.spans.empty();
-    executor_.launch(plan, agrees ? lockstep_.agree(replica_) : std::span<const RoundPart>{});
+    work_->launch(plan, agrees ? lockstep_.agree(replica_) : std::span<const RoundPart>{});
     ++in_flight_;
   });
   if (on_host_) collect();
@@ -62,7 +62,7 @@ void LockstepRunner::begin(const StepPlan& plan) {
 // Takes part in a round without rows.
 void LockstepRunner::join() {
   attempt([&] {
-    executor_.run_empty(on_host_ ? std::span<const RoundPart>{} : lockstep_.agree(replica_));
+    work_->run_empty(on_host_ ? std::span<const RoundPart>{} : lockstep_.agree(replica_));
   });
 }
 
@@ -70,7 +70,7 @@ void LockstepRunner::join() {
 void LockstepRunner::collect() {
   std::optional<StepResult> result;
   attempt([&] {
-    StepResult computed = executor_.collect();
+    StepResult computed = work_->collect();
     --in_flight_;
     if (!on_host_) lockstep_.throw_if_ended();
     result = std::move(computed);
@@ -98,7 +98,7 @@ StepResult LockstepRunner::wait(uint64_t step) {
 }
 
 void LockstepRunner::on_ranks(const RankWork& work) {
-  Lockstep::Task task([&work] { work(0); });
+  Lockstep::Task task([&] { work_->on_ranks(work); });
   std::future<void> done = task.get_future();
   lockstep_.give(replica_, std::move(task));
   done.get();

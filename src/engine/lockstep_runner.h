@@ -1,30 +1,32 @@
 // engine/lockstep_runner.h -- the Runner of a replica that shares experts with others.
 #pragma once
 #include <exception>
+#include <memory>
 #include <string>
 #include <thread>
 #include <variant>
 
 #include "base/queue.h"
 #include "engine/lockstep.h"
+#include "engine/round_work.h"
 #include "engine/runner.h"
-#include "engine/step_executor.h"
 
 namespace skiff::engine {
 
-// A thread of this object, the only one that drives the executor, computes the steps in the order
-// of their launches, each in a round of the replica's, and takes part in the rounds of others while
-// it has none. launch() and wait() are called by one thread.
+// A thread of this object, the only one that drives the replica's work, has it compute the steps in
+// the order of their launches, each in a round of the replica's, and take part in the rounds of
+// others while it has none. launch() and wait() are called by one thread.
 //
 // If a round throws, the group ends, and so does this replica's part in it: this wait() and all
 // later ones throw the same, in other replicas comm::GroupEnded with `replica N: ` and the reason.
 class LockstepRunner final : public Runner {
  public:
-  // All must outlive this object. `device`: how steps are computed; that of the executor, but for
-  // tests.
-  LockstepRunner(Lockstep& lockstep, int replica, StepExecutor& executor, Device device);
+  // The lockstep must outlive this object. `device`: where the work is computed; a test may say
+  // that it is done asynchronously.
+  LockstepRunner(Lockstep& lockstep, int replica, std::unique_ptr<RoundWork> work, Device device);
+  // The replica is one rank. The executor must outlive this object.
   LockstepRunner(Lockstep& lockstep, int replica, StepExecutor& executor)
-      : LockstepRunner(lockstep, replica, executor, executor.device()) {}
+      : LockstepRunner(lockstep, replica, make_round_work(executor), executor.device()) {}
   ~LockstepRunner() override;  // computes the launched steps, then ends the thread
   void launch(const StepPlan& plan) override { lockstep_.give(replica_, plan); }
   StepResult wait(uint64_t step) override;
@@ -42,7 +44,7 @@ class LockstepRunner final : public Runner {
 
   Lockstep& lockstep_;
   const int replica_;
-  StepExecutor& executor_;
+  const std::unique_ptr<RoundWork> work_;
   const bool on_host_;
   Queue<Result> results_;
   int in_flight_ = 0;          // the thread's own

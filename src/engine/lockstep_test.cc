@@ -190,6 +190,18 @@ TEST_F(LockstepTest, AllGetWhatTheFirstOneGave) {
   for (const auto& one : got) EXPECT_EQ(one, (std::vector{std::byte{1}, std::byte{9}}));
 }
 
+TEST(LockstepExchanges, AreThoseOfTheReplicaAndItsRank) {
+  Lockstep::Exchanges given;
+  for (auto& one : comm::make_thread_exchanges(2)) given.push_back(std::move(one));
+  const Lockstep of_one(given), of_ranks(2, 3);
+  for (int replica = 0; replica < 2; ++replica) {
+    EXPECT_EQ(of_one.exchange(replica), given[static_cast<size_t>(replica)]);
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_EQ(of_ranks.exchange(replica, rank)->rank(), replica);
+  }
+  EXPECT_NE(of_ranks.exchange(0, 0), of_ranks.exchange(0, 2));
+}
+
 constexpr const char* kMixture = R"({
   "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 32, "vocab_size": 96, "head_dim": 8,
   "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -210,16 +222,19 @@ class FailingOps final : public reference::ReferenceOps {
   int norms_;
 };
 
-// One of two replicas, with what it computes with.
+// One of two replicas, or a rank of it, with what it computes with.
 struct Half {
   Half(const std::string& dir, Lockstep& lockstep, int replica, std::unique_ptr<Ops> backend)
+      : Half(dir, lockstep, {.sharer = replica, .sharers = 2}, comm::make_solo_mesh(),
+             std::move(backend)) {}
+  Half(const std::string& dir, Lockstep& lockstep, const model::RankOf& part, comm::Mesh group,
+       std::unique_ptr<Ops> backend)
       : ops(std::move(backend)),
-        model(model::load_model(
-            dir, config_of(dir),
-            {.format = model::LoadFormat::kDummy, .part = {.sharer = replica, .sharers = 2}},
-            *ops)),
-        kv(model.spec, 4, 8, {.dtype = DType::kF32}, {}) {
-    mesh.experts = lockstep.exchange(replica);
+        model(model::load_model(dir, config_of(dir),
+                                {.format = model::LoadFormat::kDummy, .part = part}, *ops)),
+        kv(model.spec, 4, 8, {.dtype = DType::kF32}, {}),
+        mesh(std::move(group)) {
+    mesh.experts = lockstep.exchange(part.sharer, part.rank);
     executor.emplace(model, *ops, mesh, kv.layers(),
                      StepExecutor::Options{.limits = {.max_seqs = 2,
                                                       .max_rows = 24,
@@ -236,7 +251,7 @@ struct Half {
   std::unique_ptr<Ops> ops;
   model::LoadedModel model;
   model::KvCache kv;
-  comm::Mesh mesh = comm::make_solo_mesh();
+  comm::Mesh mesh;
   std::optional<StepExecutor> executor;
 };
 
@@ -296,8 +311,8 @@ TEST_F(LockstepRunnerTest, StepsInFlightAreThoseOfTheHost) {
     first.launch(prompt(1));
     alone = first.wait(1);
   }
-  LockstepRunner first(lockstep_, 0, *a->executor, kAhead),
-      second(lockstep_, 1, *b->executor, kAhead);
+  LockstepRunner first(lockstep_, 0, make_round_work(*a->executor), kAhead),
+      second(lockstep_, 1, make_round_work(*b->executor), kAhead);
   first.launch(prompt(1));
   constexpr uint64_t kSteps = 12;
   for (uint64_t step = 2; step < kSteps; ++step) {
@@ -375,8 +390,8 @@ TEST_F(LockstepRunnerTest, AReplicaThatFailsEndsTheGroupWithItsReason) {
       Lockstep lockstep(2);
       Half a(folder_.path(), lockstep, 0, make_reference_ops());
       Half b(folder_.path(), lockstep, 1, std::make_unique<FailingOps>(norms));
-      LockstepRunner first(lockstep, 0, *a.executor, device),
-          second(lockstep, 1, *b.executor, device);
+      LockstepRunner first(lockstep, 0, make_round_work(*a.executor), device),
+          second(lockstep, 1, make_round_work(*b.executor), device);
       first.launch(prompt(1));
       if (!idle) second.launch(prompt(1));
       first.launch(prompt(2));
@@ -391,6 +406,75 @@ TEST_F(LockstepRunnerTest, AReplicaThatFailsEndsTheGroupWithItsReason) {
       EXPECT_EQ(said, "replica 1: no room") << norms << " norms, idle: " << idle;
       if (idle) second.launch(prompt(1));
       EXPECT_THROW(second.wait(1), std::runtime_error) << "its own exception, from then on";
+    }
+  }
+}
+
+// Two replicas of so many ranks each, of which the last may fail.
+class RanksInLockstep {
+ public:
+  RanksInLockstep(const std::string& dir, int ranks, int fails_at_norm = 0) : lockstep_(2, ranks) {
+    for (int replica = 0; replica < 2; ++replica) {
+      std::vector<comm::Mesh> meshes = comm::make_thread_meshes(ranks);
+      std::vector<GroupRunner::Member> members;
+      for (int rank = 0; rank < ranks; ++rank) {
+        std::unique_ptr<Ops> ops = make_reference_ops();
+        if (replica == 1 && rank == ranks - 1 && fails_at_norm > 0)
+          ops = std::make_unique<FailingOps>(fails_at_norm);
+        halves_.push_back(std::make_unique<Half>(
+            dir, lockstep_,
+            model::RankOf{.rank = rank, .size = ranks, .sharer = replica, .sharers = 2},
+            std::move(meshes[static_cast<size_t>(rank)]), std::move(ops)));
+        members.push_back({*halves_.back()->executor, *halves_.back()->mesh.tp});
+      }
+      runners_.push_back(std::make_unique<LockstepRunner>(
+          lockstep_, replica, make_round_work(lockstep_, replica, members), Device{}));
+    }
+  }
+  LockstepRunner& replica(size_t index) { return *runners_[index]; }
+
+ private:
+  Lockstep lockstep_;
+  std::vector<std::unique_ptr<Half>> halves_;
+  std::vector<std::unique_ptr<LockstepRunner>> runners_;
+};
+
+TEST(LockstepRanks, AStepIsTheSameOnEitherReplicaAndBesideAnother) {
+  const DummyFolder folder("lockstep_ranks", kMixture);
+  RanksInLockstep two(folder.path(), 2);
+  LockstepRunner &first = two.replica(0), &second = two.replica(1);
+  first.launch(prompt(1));
+  const StepResult alone = first.wait(1);
+  second.launch(prompt(1));
+  EXPECT_EQ(second.wait(1).logprobs, alone.logprobs);
+  for (uint64_t step = 2; step < 30; ++step) {
+    first.launch(prompt(step));
+    second.launch(prompt(step, 5));
+    EXPECT_EQ(first.wait(step).logprobs, alone.logprobs);
+    EXPECT_EQ(second.wait(step).step, step);
+  }
+  std::atomic<int> ranks = 0;
+  first.on_ranks([&](size_t rank) { ranks += 1 << rank; });
+  EXPECT_EQ(ranks, 3) << "each rank has done the work once";
+}
+
+// A rank of the one replica waits for a rank of the other, which waits for a third.
+TEST(LockstepRanks, ARankThatFailsEndsAllReplicasWithItsReason) {
+  const DummyFolder folder("lockstep_failing_rank", kMixture);
+  for (const int norms : {1, 2, 3, 4}) {
+    for (const bool idle : {false, true}) {
+      RanksInLockstep two(folder.path(), 2, norms);
+      two.replica(0).launch(prompt(1));
+      if (!idle) two.replica(1).launch(prompt(1));
+      std::string said;
+      try {
+        two.replica(0).wait(1);
+      } catch (const comm::GroupEnded& ended) {
+        said = ended.what();
+      }
+      EXPECT_EQ(said, "replica 1: rank 1: no room") << norms << " norms, idle: " << idle;
+      if (idle) two.replica(1).launch(prompt(1));
+      EXPECT_THROW(two.replica(1).wait(1), comm::GroupEnded);
     }
   }
 }

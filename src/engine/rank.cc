@@ -14,7 +14,7 @@ namespace {
 void report(const model::MemoryPlan& plan, const model::RankOf& part) {
   std::string whose;
   if (part.size > 1) whose = fmt::format(" of each of {} ranks", part.size);
-  if (part.sharers > 1) whose = fmt::format(" of each of {} replicas", part.sharers);
+  if (part.sharers > 1) whose += fmt::format(" of each of {} replicas", part.sharers);
   spdlog::info("memory plan{}\n{}", whose, plan.table());
   // The wording is FastDeploy's, because scripts look for this line.
   spdlog::info("Reset block num, the total_block_num:{}", plan.blocks);
@@ -33,10 +33,11 @@ void check_drafter_formats(const DrafterSource& drafter, const Precision& precis
                        ops, drafter.stored, "--speculative-config: quantization");
 }
 
-// Verdicts that compare tokens need no host; drafts that texts give do, and replicas that share
-// experts are planned together.
+// Verdicts that compare tokens need no host; drafts that texts give do. On devices that share
+// experts, the first pass of a module would take its number of rows from the exchange before it.
 bool chains(const Resolved& resolved) {
-  if (!resolved.speculation || resolved.sharers > 1) return false;
+  if (!resolved.speculation) return false;
+  if (resolved.sharers > 1 && resolved.device.kind == ComputeDevice::kCuda) return false;
   const DraftRule rule = resolved.speculation->check.rule;
   return (rule == DraftRule::kTargetMatch || rule == DraftRule::kGreedy) &&
          !resolved.speculation->then_ngram();

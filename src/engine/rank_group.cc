@@ -40,7 +40,9 @@ std::vector<comm::Mesh> RankGroup::make_meshes(const Resolved& resolved) {
   if (nodes_) return nodes_->make_meshes();
   if (devices_) return devices_->make_meshes();
   std::vector<comm::Mesh> meshes = comm::make_thread_meshes(resolved.ranks);
-  if (lockstep_) meshes.front().experts = lockstep_->exchange(resolved.sharer);
+  if (lockstep_)
+    for (int rank = 0; rank < resolved.ranks; ++rank)
+      meshes[static_cast<size_t>(rank)].experts = lockstep_->exchange(resolved.sharer, rank);
   return meshes;
 }
 
@@ -90,13 +92,17 @@ void RankGroup::adopt_tuning() {
 }
 
 std::unique_ptr<Runner> RankGroup::make_runner() {
-  if (lockstep_)
+  if (lockstep_ && size() == 1)
     return std::make_unique<LockstepRunner>(*lockstep_, first().sharer(), first().executor());
   if (!nodes_ && size() == 1)
     return engine::make_runner(first().executor(), first().ops().device());
   std::vector<GroupRunner::Member> members;
   members.reserve(ranks_.size());
   for (const auto& rank : ranks_) members.push_back({rank->executor(), rank->group()});
+  if (lockstep_)
+    return std::make_unique<LockstepRunner>(*lockstep_, first().sharer(),
+                                            make_round_work(*lockstep_, first().sharer(), members),
+                                            first().ops().device());
   auto runner = std::make_unique<GroupRunner>(members);
   if (!nodes_ || members.front().group.rank() > 0) return runner;
   return std::make_unique<PlanSender>(std::move(runner), *nodes_);

@@ -28,6 +28,7 @@ struct Form {
   const char* model = "qwen3";
   bool whole_experts = false;
   const char* device = "cpu";
+  bool drafts = false;  // the model drafts for itself
 };
 
 class ResidencyGroupTest : public ResidencyTest, public testing::WithParamInterface<Form> {
@@ -40,6 +41,8 @@ class ResidencyGroupTest : public ResidencyTest, public testing::WithParamInterf
     config_.tensor_parallel = GetParam().ranks;
     config_.replicas = GetParam().replicas;
     config_.expert_parallel = GetParam().whole_experts;
+    if (GetParam().drafts)
+      config_.speculation = draft::Settings{.method = "draft_model", .tokens = 2, .model = from_};
     config_.policy.step_seconds = std::numeric_limits<double>::infinity();  // nothing is measured
   }
   // What every replica says after prompt(), which is the same for all.
@@ -150,6 +153,7 @@ TEST_P(ResidencyGroupTest, ARankThatCannotWakeLetsTheGroupSleep) {
 // The memory of all ranks leaves; that which replicas share leaves once.
 TEST_P(ResidencyGroupTest, MemoryLeavesTheProcessAndComesBack) {
   const DummyFolder folder(std::string("residency_group_") + GetParam().name, kWide);
+  config_.speculation.reset();
   config_.model = folder.path();
   config_.load_format = model::LoadFormat::kDummy;
   config_.expert_parallel = false;
@@ -219,7 +223,19 @@ INSTANTIATE_TEST_SUITE_P(
                          .replicas = 2,
                          .model = "mixtral",
                          .whole_experts = true},
-                    Form{.name = "ReplicasOfRanks", .ranks = 2, .replicas = 2}),
+                    Form{.name = "SharedExpertsWithDrafts",
+                         .ranks = 1,
+                         .replicas = 2,
+                         .model = "mixtral",
+                         .whole_experts = true,
+                         .device = "reference",
+                         .drafts = true},
+                    Form{.name = "ReplicasOfRanks", .ranks = 2, .replicas = 2},
+                    Form{.name = "RanksThatShareExperts",
+                         .ranks = 2,
+                         .replicas = 2,
+                         .model = "mixtral",
+                         .whole_experts = true}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -131,17 +131,21 @@ void check_sharing(const EngineConfig& config, const ModelSpec& spec, const Comp
         "experts",
         asked, what, way_out);
   };
-  if (ranks > 1)
-    refuse(fmt::format("replicas of {} ranks each that share experts are", ranks),
-           "give --tensor-parallel-size 1");
-  if (device.kind == ComputeDevice::kCuda && replicas > devices::DeviceGroup::kMaxSize)
+  const bool on_cuda = device.kind == ComputeDevice::kCuda;
+  if (on_cuda && ranks > 1)
+    refuse(fmt::format("on cuda replicas of {} ranks each that share experts are", ranks),
+           "give --tensor-parallel-size 1, or --device cpu");
+  if (on_cuda && replicas > devices::DeviceGroup::kMaxSize)
     refuse(fmt::format("on cuda more than {} replicas that share experts are",
                        devices::DeviceGroup::kMaxSize),
            fmt::format("give --data-parallel-size {}", devices::DeviceGroup::kMaxSize));
-  if (config.speculation && draft::has_weights(config.speculation->method))
-    refuse(fmt::format("--speculative-config with method {} is", config.speculation->method),
-           "take ngram or suffix");
-  if (const auto part = share_experts(spec, 0, replicas); !part)
+  if (on_cuda && config.speculation && draft::has_weights(config.speculation->method))
+    spdlog::warn(
+        "{} and --speculative-config with method {}: this has not been run on several devices",
+        asked, config.speculation->method);
+  // The last rank has the fewest experts.
+  const model::RankOf last{.rank = ranks - 1, .size = ranks, .sharers = replicas};
+  if (const auto part = model::spec_of(spec, last); !part)
     fail_load("{}: {}; give fewer replicas", asked, part.error().what);
 }
 

@@ -23,8 +23,9 @@ void check_replicas(const EngineConfig& config, const ComputeDevice& device);
 // Returns whether replicas share the routed experts of `spec`, which read_model() has dealt out.
 bool shares_experts(const EngineConfig& config, const ModelSpec& spec);
 
-// Refuses replicas that share experts with what cannot be had with them yet: CUDA, several ranks
-// each, a model or module that drafts, and more replicas than there are experts.
+// Refuses replicas that share experts with what cannot be had with them yet: several ranks each on
+// CUDA, more replicas there than a group of devices has, and more of them than there are experts,
+// or than a rank of each has.
 void check_sharing(const EngineConfig& config, const ModelSpec& spec, const ComputeDevice& device);
 
 // Refuses nodes that do not divide the ranks, or that would have to share out what one process

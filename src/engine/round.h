@@ -1,5 +1,7 @@
 // engine/round.h -- what replicas that share experts know of each other's rows before a pass.
 #pragma once
+#include <algorithm>
+
 #include "message/step.h"
 
 namespace skiff::engine {
@@ -8,13 +10,22 @@ namespace skiff::engine {
 struct RoundPart {
   int seqs = 0, rows = 0;
   int rows_per_seq = 0;  // 0: not the same for all; without rows it says nothing
+  // The most rows of a sequence, if each has one and its drafts, and no prompt log-probabilities
+  // are requested; else 0.
+  int most_per_seq = 0;
   bool operator==(const RoundPart&) const = default;
 };
 
 inline RoundPart part_of(const StepPlan& plan) {
+  const bool decodes = std::ranges::all_of(plan.spans, [](const Span& span) {
+    return span.sample && span.count == 1 + span.draft && span.prompt_logprobs == kNoLogprobs;
+  });
+  int most = 0;
+  for (const Span& span : plan.spans) most = std::max(most, span.count);
   return {.seqs = static_cast<int>(plan.spans.size()),
           .rows = static_cast<int>(plan.tokens.size()),
-          .rows_per_seq = plan.rows_per_seq()};
+          .rows_per_seq = plan.rows_per_seq(),
+          .most_per_seq = decodes ? most : 0};
 }
 
 }  // namespace skiff::engine

@@ -274,7 +274,8 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
   std::vector<GroupRunner::Member> members;
   for (int i = 0; i < ranks; ++i) {
     comm::Mesh& mesh = meshes[static_cast<size_t>(i)];
-    if (setup.shared.lockstep) mesh.experts = setup.shared.lockstep->exchange(setup.shared.replica);
+    if (setup.shared.lockstep)
+      mesh.experts = setup.shared.lockstep->exchange(setup.shared.replica, i);
     model.rank(static_cast<size_t>(i)).ops->bind_thread();
     parts.emplace_back(model.rank(static_cast<size_t>(i)), mesh, setup, host.part(i, ranks));
     members.push_back({parts.back().executor, *mesh.tp});
@@ -282,10 +283,14 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
   parts[0].executor.tell_chaining(setup.limits);
   sched::Scheduler scheduler(setup.limits, cache);
   std::unique_ptr<Runner> device;
-  if (setup.shared.lockstep)
-    device =
-        std::make_unique<LockstepRunner>(*setup.shared.lockstep, setup.shared.replica,
-                                         parts[0].executor, setup.own_thread ? Device{} : kOther);
+  if (setup.shared.lockstep && ranks == 1)
+    device = std::make_unique<LockstepRunner>(*setup.shared.lockstep, setup.shared.replica,
+                                              make_round_work(parts[0].executor),
+                                              setup.own_thread ? Device{} : kOther);
+  else if (setup.shared.lockstep)
+    device = std::make_unique<LockstepRunner>(
+        *setup.shared.lockstep, setup.shared.replica,
+        make_round_work(*setup.shared.lockstep, setup.shared.replica, members), Device{});
   else if (ranks > 1)
     device = std::make_unique<GroupRunner>(members);
   else

@@ -4,10 +4,9 @@
 // enough; else all are on the first one, which takes kernels that are loaded before any of them
 // waits for another.
 #include <numeric>
-#include <thread>
 
 #include "base/load_error.h"
-#include "engine/schedules_testing.h"
+#include "engine/sharing_testing.h"
 #include "tensor/device_memory.h"
 
 namespace skiff::engine {
@@ -38,80 +37,29 @@ constexpr const char* kDeepSeek = R"({
   "num_hidden_layers": 3, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
   "tie_word_embeddings": false, "vocab_size": 1004, "torch_dtype": "bfloat16"})";
 
-// The replicas of a model, with what they share.
-struct Group {
-  // On the CPU.
-  explicit Group(const std::string& folder, int replicas, bool /*cpu*/) {
-    for (int i = 0; i < replicas; ++i)
-      models.push_back(replica(folder, i, replicas, make_cpu_ops(1)));
-    lockstep.emplace(replicas);
-  }
-  Group(const std::string& folder, int replicas) {
-    std::vector<int> devices(static_cast<size_t>(replicas), 0);
-    if (num_cuda_devices() >= replicas) std::iota(devices.begin(), devices.end(), 0);
-    for (int i = 0; i < replicas; ++i)
-      // A recording is bound to the memory of one executor, and each schedule has its own.
-      models.push_back(replica(folder, i, replicas,
-                               make_cuda_ops({.device = devices[static_cast<size_t>(i)],
-                                              .graphs = false,
-                                              .batch_invariant = true})));
-    on_devices.emplace(devices, /*owners_from=*/0);
-    lockstep.emplace(on_devices->make_exchanges());
-  }
-  static std::unique_ptr<Model> replica(const std::string& folder, int index, int replicas,
-                                        std::unique_ptr<Ops> ops) {
-    return std::make_unique<Model>(
-        folder, model::LoadFormat::kDummy, DType::kBF16, std::move(ops), std::nullopt,
-        model::RankOf{.sharer = index, .sharers = replicas}, Moe::kWhole);
-  }
+// Makes the replicas of a group on CUDA devices.
+void put_on_devices(Sharing& group, const std::string& folder, int replicas) {
+  std::vector<int> devices(static_cast<size_t>(replicas), 0);
+  if (num_cuda_devices() >= replicas) std::iota(devices.begin(), devices.end(), 0);
+  for (int i = 0; i < replicas; ++i)
+    // A recording is bound to the memory of one executor, and each schedule has its own.
+    group.models.push_back(
+        Sharing::replica(folder, model::LoadFormat::kDummy, DType::kBF16, i, replicas,
+                         make_cuda_ops({.device = devices[static_cast<size_t>(i)],
+                                        .graphs = false,
+                                        .batch_invariant = true})));
+  group.on_devices.emplace(devices, /*owners_from=*/0);
+  group.lockstep.emplace(group.on_devices->make_exchanges());
+}
 
-  // Runs each replica's commands, all at the same time. Returns what is heard of all.
-  void run_all(const Setup& setup, const std::vector<std::vector<Command>>& commands,
-               const Texts* guesses, std::mt19937_64& rng, const store::TempDir& dir,
-               std::vector<Listener>& heard, Totals& totals) {
-    std::barrier<> meeting(std::ssize(models));
-    std::vector<Totals> of_each(models.size());
-    std::vector<std::thread> threads;
-    threads.reserve(models.size());
-    for (size_t i = 0; i < models.size(); ++i)
-      threads.emplace_back([&, i, seed = rng()] {
-        std::mt19937_64 own(seed);
-        Setup mine = setup;
-        mine.shared = {&*lockstep, static_cast<int>(i), &meeting};
-        mine.depth = 1 + own() % 2;
-        run(*models[i], mine, commands[i], own, guesses, dir, heard[i], of_each[i]);
-      });
-    for (std::thread& thread : threads) thread.join();
-    for (const Totals& one : of_each) {
-      totals.preemptions += one.preemptions;
-      totals.cached += one.cached;
-      totals.kept += one.kept;
-      totals.drafted += one.drafted;
-      totals.steps += one.steps;
-    }
-  }
-
-  std::vector<std::unique_ptr<Model>> models;
-  std::optional<devices::DeviceGroup> on_devices;
-  std::optional<Lockstep> lockstep;
-};
-
-// One request after the other, in one replica.
-Texts texts_of(Group& group, const std::vector<NewSequence>& requests, std::mt19937_64& rng,
-               const store::TempDir& dir) {
+// How requests are computed one after the other.
+Setup setup_alone() {
   Setup setup;
   setup.own_thread = false;
   setup.block_size = kBlock;
   setup.num_blocks = kContext / setup.block_size + 1;
   setup.limits = {.max_seqs = 1, .max_rows = 256, .max_context = kContext, .max_logit_rows = 256};
-  std::vector<std::vector<Command>> commands(group.models.size());
-  commands.back().assign(requests.begin(), requests.end());
-  std::vector<Listener> heard(group.models.size());
-  Totals ignored;
-  group.run_all(setup, commands, nullptr, rng, dir, heard, ignored);
-  Texts texts;
-  for (const NewSequence& one : requests) texts[one.id] = heard.back().of(one.id);
-  return texts;
+  return setup;
 }
 
 Setup random_shared_setup(std::mt19937_64& rng) {
@@ -138,7 +86,7 @@ Setup random_shared_setup(std::mt19937_64& rng) {
 }
 
 // Each set of requests runs in several schedules.
-void check_schedules(Group& group, const char* name, int sets, const Lengths& lengths) {
+void check_schedules(Sharing& group, const char* name, int sets, const Lengths& lengths) {
   constexpr int kSchedules = 4;
   Totals totals;
   std::set<Token> said;
@@ -146,23 +94,17 @@ void check_schedules(Group& group, const char* name, int sets, const Lengths& le
     std::mt19937_64 rng(static_cast<uint64_t>(seed));
     const store::TempDir storage;
     const auto requests = random_requests(rng, group.models[0]->weights.spec.vocab, lengths);
-    const Texts alone = texts_of(group, requests, rng, storage);
+    const Texts alone = group.texts_of(setup_alone(), requests, rng, storage);
     for (const auto& [id, heard] : alone) said.insert(heard.tokens.begin(), heard.tokens.end());
     for (int schedule = 0; schedule < kSchedules; ++schedule) {
       SCOPED_TRACE(testing::Message() << name << " seed " << seed << " schedule " << schedule);
       const Setup setup = random_shared_setup(rng);
-      std::vector<std::vector<NewSequence>> dealt(group.models.size());
-      std::map<SeqId, size_t> replica_of;
-      const size_t busy = 1 + rng() % dealt.size();  // the others are idle
-      for (const NewSequence& one : requests)
-        dealt[replica_of[one.id] = rng() % busy].push_back(one);
-      std::vector<std::vector<Command>> commands(dealt.size());
-      std::ranges::transform(dealt, commands.begin(),
-                             [&](const auto& mine) { return shuffled_commands(mine, 0, rng); });
-      std::vector<Listener> heard(dealt.size());
+      const Dealt dealt(requests, group.models.size(), rng);
+      const auto commands = dealt.commands(/*cancels=*/0, rng);
+      std::vector<Listener> heard(group.models.size());
       group.run_all(setup, commands, rng() % 2 ? &alone : nullptr, rng, storage, heard, totals);
       for (const auto& [id, text] : alone)
-        ASSERT_NO_FATAL_FAILURE(expect_same(heard[replica_of.at(id)], {{id, text}}));
+        ASSERT_NO_FATAL_FAILURE(expect_same(heard[dealt.replica_of.at(id)], {{id, text}}));
     }
   }
   std::printf("%d schedules, %ld steps\n", sets * kSchedules, totals.steps);
@@ -175,22 +117,22 @@ void check_schedules(Group& group, const char* name, int sets, const Lengths& le
 void check_on_devices(const char* name, const char* config, int replicas, int sets) {
   if (num_cuda_devices() == 0) GTEST_SKIP() << "there is no CUDA device";
   const DummyFolder folder(name, config);
-  std::optional<Group> group;
+  Sharing group;
   try {
-    group.emplace(folder.path(), replicas);
+    put_on_devices(group, folder.path(), replicas);
   } catch (const LoadError& e) {
     GTEST_SKIP() << "no batch-invariant devices: " << e.what();
   }
   if (num_cuda_devices() >= replicas)
-    group->on_devices->begin_service();
+    group.on_devices->begin_service();
   else
     std::printf("%d replicas on one device\n", replicas);
-  check_schedules(*group, name, sets, kLengths);
+  check_schedules(group, name, sets, kLengths);
 }
 
 void check_on_host(const char* name, const char* config, int replicas, int sets) {
   const DummyFolder folder(name, config);
-  Group group(folder.path(), replicas, /*cpu=*/true);
+  Sharing group(folder.path(), model::LoadFormat::kDummy, DType::kBF16, replicas);
   check_schedules(group, name, sets, {.requests = 12, .shared = 120, .own = 120, .output = 12});
 }
 

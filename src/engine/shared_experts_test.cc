@@ -32,6 +32,7 @@ struct Case {
   DType act;
   int replicas;
   size_t requests;
+  int ranks = 1;
 };
 
 std::string golden(const char* name) {
@@ -112,8 +113,9 @@ class SharedExperts : public testing::TestWithParam<Case> {};
 // Few blocks and rows, so that sequences are preempted and prompts are cut. Requests come in bursts
 // of one to twelve, so that replicas are idle at times; some are cancelled.
 TEST_P(SharedExperts, TokensAreThoseOfTheRequestAloneInRandomSchedules) {
-  const auto& [model, act, replicas, requests] = GetParam();
+  const auto& [model, act, replicas, requests, ranks] = GetParam();
   EngineConfig config = config_of(golden(model), replicas);
+  config.tensor_parallel = ranks;
   config.dtype = act;
   const std::vector<NewSequence> all = random_requests(requests);
   const auto expected = alone(config, all);
@@ -157,10 +159,13 @@ INSTANTIATE_TEST_SUITE_P(Models, SharedExperts,
                                          Case{"ernie45_moe", DType::kF32, 2, 80},
                                          Case{"ernie45_moe", DType::kBF16, 2, 80},
                                          Case{"deepseek_v3", DType::kF32, 2, 120},
-                                         Case{"deepseek_v3", DType::kBF16, 4, 40}),
+                                         Case{"deepseek_v3", DType::kBF16, 4, 40},
+                                         Case{"qwen3_moe", DType::kBF16, 2, 60, /*ranks=*/2},
+                                         Case{"ernie45_moe", DType::kF32, 3, 24, /*ranks=*/2},
+                                         Case{"deepseek_v3", DType::kF32, 2, 40, /*ranks=*/2}),
                          [](const auto& info) {
-                           return fmt::format("{}_{}_{}", info.param.model, name(info.param.act),
-                                              info.param.replicas);
+                           return fmt::format("{}_{}_{}x{}", info.param.model, name(info.param.act),
+                                              info.param.replicas, info.param.ranks);
                          });
 
 // Sums are taken in another order than by one engine with all experts, so the last digits differ.
@@ -171,15 +176,18 @@ TEST(SharedExpertsTest, AnswersAreThoseOfOneEngineButForRounding) {
     std::vector<NewSequence> all;
     for (SeqId id = 1; id <= 6; ++id) all.push_back(greedy(id, 20 + static_cast<int>(id), 12));
     const auto shared = alone(config, all);
-    config.replicas = 1;
+    config.tensor_parallel = 2;
+    const auto by_ranks = alone(config, all);
+    config.replicas = config.tensor_parallel = 1;
     config.expert_parallel = false;
     const auto whole = alone(config, all);
-    for (const NewSequence& one : all) {
-      const Heard &a = shared.at(one.id), &b = whole.at(one.id);
-      ASSERT_EQ(a.tokens, b.tokens) << model << ", sequence " << one.id;
-      for (size_t i = 0; i < a.logprobs.size(); ++i)
-        EXPECT_NEAR(a.logprobs[i].chosen.logprob, b.logprobs[i].chosen.logprob, 1e-4) << model;
-    }
+    for (const NewSequence& one : all)
+      for (const auto* of : {&shared, &by_ranks}) {
+        const Heard &a = of->at(one.id), &b = whole.at(one.id);
+        ASSERT_EQ(a.tokens, b.tokens) << model << ", sequence " << one.id;
+        for (size_t i = 0; i < a.logprobs.size(); ++i)
+          EXPECT_NEAR(a.logprobs[i].chosen.logprob, b.logprobs[i].chosen.logprob, 1e-4) << model;
+      }
   }
 }
 
@@ -272,31 +280,35 @@ std::string refusal(const EngineConfig& config) {
 
 TEST(SharedExpertsTest, WhatDoesNotGoTogetherIsRefused) {
   EngineConfig config = config_of(golden("qwen3_moe"), 2);
-  config.tensor_parallel = 2;
-  EXPECT_THAT(refusal(config), AllOf(HasSubstr("--data-parallel-size 2"), HasSubstr("2 ranks each"),
-                                     HasSubstr("--tensor-parallel-size 1")));
-  config.tensor_parallel = 1;
   config.replicas = 9;
   EXPECT_THAT(refusal(config), AllOf(HasSubstr("--data-parallel-size 9"), HasSubstr("8 experts")));
-  config.replicas = 2;
-  config.speculation = draft::Settings{.method = "mtp"};
-  EXPECT_THAT(refusal(config), AllOf(HasSubstr("method mtp"), HasSubstr("take ngram or suffix")));
+  config.tensor_parallel = 2;
+  config.replicas = 5;
+  EXPECT_THAT(refusal(config),
+              AllOf(HasSubstr("--data-parallel-size 5"), HasSubstr("4 experts on a rank")));
 }
 
-TEST(SharedExpertsTest, MoreDevicesThanExchangeRowsAreRefused) {
+TEST(SharedExpertsTest, WhatDevicesCannotDoIsRefused) {
   EngineConfig config = config_of(golden("qwen3_moe"), 2);
   const ModelSpec spec = read_model(config).spec;
   const ComputeDevice cuda{.kind = ComputeDevice::kCuda};
   check_sharing(config, spec, cuda);
+  const auto refusal_on = [&](const EngineConfig& asked) -> std::string {
+    try {
+      check_sharing(asked, spec, cuda);
+    } catch (const LoadError& error) {
+      return error.what();
+    }
+    return "";
+  };
   config.replicas = 9;
-  std::string said;
-  try {
-    check_sharing(config, spec, cuda);
-  } catch (const LoadError& error) {
-    said = error.what();
-  }
-  EXPECT_THAT(said, AllOf(HasSubstr("--data-parallel-size 9 with --enable-expert-parallel"),
-                          HasSubstr("on cuda"), HasSubstr("give --data-parallel-size 8")));
+  EXPECT_THAT(refusal_on(config),
+              AllOf(HasSubstr("--data-parallel-size 9 with --enable-expert-parallel"),
+                    HasSubstr("on cuda"), HasSubstr("give --data-parallel-size 8")));
+  config.replicas = 2;
+  config.tensor_parallel = 2;
+  EXPECT_THAT(refusal_on(config), AllOf(HasSubstr("on cuda replicas of 2 ranks each"),
+                                        HasSubstr("give --tensor-parallel-size 1")));
   config.expert_parallel = false;
   check_sharing(config, spec, cuda);
 }

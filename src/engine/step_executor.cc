@@ -281,7 +281,15 @@ void StepExecutor::launch(const StepPlan& plan, std::span<const RoundPart> round
   ++in_flight_;
 }
 
+// Tokens are drafted behind the last step before its hidden rows are overwritten.
 void StepExecutor::run_empty(std::span<const RoundPart> round) {
+  if (drafter_ != nullptr && in_flight_ > 0) {
+    Flight& last = flights_[(oldest_ + in_flight_ - 1) % flights_.size()];
+    if (!last.kept && !last.plan.chained) {
+      finish_earlier();
+      draft(last);
+    }
+  }
   builder_.build({}, nullptr, empty_, round);
   forward(empty_);
   builder_.done_with(ops_.mark());

@@ -118,10 +118,13 @@ void StepExecutor::learn_guesses(Flight& flight) {
 void StepExecutor::finish_guesses(Flight& flight) {
   StepFrame& frame = flight.frame;
   if (flight.tokens) {
-    const std::span<const int32_t> row_start = frame.batch.host_row_start;
+    int begin =
+        0;  // the first row of the span; the frame's own arrays may be a later step's by now
+    size_t span = 0;
     for (size_t i = frame.rows.num_sampled; i < frame.draw.rows.size(); ++i) {
+      for (; span < frame.rows.drawn_by[i]; ++span) begin += flight.plan.spans[span].count;
       sample::DrawRow& row = frame.draw.rows[i];
-      row.guess = flight.tokens.as<Token>()[row_start[frame.rows.drawn_by[i]] + row.depth];
+      row.guess = flight.tokens.as<Token>()[begin + row.depth];
     }
   }
   if (forced_rate_) force_verdicts(*forced_rate_, flight.plan, frame.rows, frame.draw.rows);

@@ -255,9 +255,10 @@ Delta Decoder::ffn(const Dense& f, const DenseWeights& w, Tensor x, Arena& arena
 // Every rank routes the rows of all that share the experts with it: the router costs less than
 // another exchange of what it says. What its shared expert adds is of its own rows alone. Its two
 // products alternate with the router's operations, which need nothing of them: on a device each
-// pair may run at the same time.
+// pair may run at the same time. Experts that a replica has for itself, as those of a module that
+// drafts, meet its own rows alone, whatever group it belongs to.
 Delta Decoder::ffn(const Moe& f, const MoeWeights& w, Tensor x, Arena& arena) {
-  comm::RowExchange& sharers = *mesh_.experts;
+  comm::RowExchange& sharers = f.sharers > 1 ? *mesh_.experts : *alone_;
   const Tensor rows = sharers.dispatch(x, arena, ops_);
   Tensor parts = arena.take(act_, {rows.rows(), spec_.hidden});
   Tensor score = arena.take(DType::kF32, {rows.rows(), f.router.experts});

@@ -1,5 +1,6 @@
 // model/decoder.h -- the one forward pass, for every family and every backend.
 #pragma once
+#include <memory>
 #include <span>
 
 #include "arch/spec.h"
@@ -97,6 +98,7 @@ class Decoder {
   const ModelWeights& weights_;
   Ops& ops_;
   comm::Mesh& mesh_;
+  const std::unique_ptr<comm::RowExchange> alone_ = comm::make_solo_exchange();
   DType act_;
 };
 

@@ -38,8 +38,9 @@ def test_the_log_says_what_a_replica_takes(pair):
     assert "replica 1 of 2 runs on cpu" in log and "its share of the experts" in log
 
 
-def test_answers_are_those_of_one_engine_but_for_rounding(start_server, alone):
-    client = start_server("--device", "cpu", "--dtype", "float32", "--enable-logprob",
+@pytest.mark.parametrize("flags", [["--device", "cpu"], [*SHARED, "--tensor-parallel-size", "2"]])
+def test_answers_are_those_of_one_engine_but_for_rounding(start_server, alone, flags):
+    client = start_server(*flags, "--dtype", "float32", "--enable-logprob",
                           "--served-model-name", "demo",
                           model=long_demo()).client()
     for (text, logprobs), question in zip(alone, QUESTIONS):
@@ -64,6 +65,7 @@ def test_answers_are_the_same_in_company_and_on_either_replica(pair, alone):
     ["--swap-space", "0.01", "--block-size", "4", "--num-gpu-blocks-override", "520"],
     ["--threads", "3", "--max-num-batched-tokens", "8", "--max-num-seqs", "3"],
     ["--speculative-config", json.dumps({"method": "ngram", "num_speculative_tokens": 4})],
+    ["--speculative-config", json.dumps({"method": "mtp", "num_speculative_tokens": 2})],
     ["--no-enable-overlap-schedule"],
 ])
 def test_answers_are_the_same_with_other_settings(start_server, alone, flags):
@@ -126,8 +128,9 @@ def run(command, model, *flags):
 
 
 @pytest.mark.parametrize("flags, words", [
-    (["-dp", "2", "-tp", "2", "-ep"], ["2 ranks each", "--tensor-parallel-size 1"]),
     (["-dp", "17", "-ep"], ["--data-parallel-size 17", "16 experts", "give fewer replicas"]),
+    (["-dp", "9", "-tp", "2", "-ep"],
+     ["--data-parallel-size 9", "8 experts on a rank", "give fewer replicas"]),
 ])
 def test_what_does_not_go_together_is_refused(flags, words):
     ended = run("inspect", ROOT / "models/demo", *flags)
@@ -147,6 +150,9 @@ def test_inspect_shows_the_memory_of_a_replica():
     assert "Memory plan of each of 2 replicas" in text
     whole = weights("-dp", "2")[1]
     assert whole / 2 < shared < whole
+    text, of_rank = weights("-dp", "2", "-tp", "2", "-ep")
+    assert "Memory plan of each of 2 ranks of each of 2 replicas" in text
+    assert whole / 4 < of_rank < shared
 
 
 def test_a_model_without_experts_has_plain_replicas():
