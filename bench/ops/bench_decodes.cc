@@ -17,6 +17,7 @@
 
 #include "base/huge_pages.h"
 #include "base/processors.h"
+#include "bench_data.h"
 #include "machine_limits.h"
 #include "model/schemes.h"
 #include "ops/cpu/cpu_ops.h"
@@ -34,36 +35,6 @@ constexpr int64_t kQkv = (kHeads + 2 * kKvHeads) * kDim;
 enum Part { kProject, kStore, kAttend, kOut, kGateUp, kAct, kDown, kNorm, kHead, kSample, kParts };
 constexpr std::string_view kNames[] = {"qkv",  "store", "attention", "o",      "gate and up", "act",
                                        "down", "norms", "head",      "sample", "step"};
-
-class Data {
- public:
-  Tensor make(DType dtype, std::initializer_list<int64_t> shape) {
-    int64_t n = 1;
-    for (const int64_t d : shape) n *= d;
-    buffers_.emplace_back(Device{}, byte_size(dtype, n));
-    const Buffer& b = buffers_.back();
-    ask_for_huge_pages({b.data(), b.size()});
-    return b.view(dtype, shape);
-  }
-  Tensor random(std::initializer_list<int64_t> shape, float scale) {
-    const Tensor t = make(DType::kBF16, shape);
-    for (int64_t i = 0; i < t.elements(); ++i) {
-      state_ = state_ * 1664525u + 1013904223u;
-      t.as<BF16>()[i] = to_bf16((static_cast<float>(state_ >> 8) * 0x1p-23f - 1) * scale);
-    }
-    return t;
-  }
-  Tensor ints(int first, int count, int step) {
-    const Tensor t = make(DType::kI32, {count});
-    for (int i = 0; i < count; ++i) t.as<int32_t>()[i] = first + i * step;
-    return t;
-  }
-  Buffer& owner() { return buffers_.emplace_back(); }
-
- private:
-  std::vector<Buffer> buffers_;
-  uint32_t state_ = 12345;
-};
 
 struct Layer {
   Linear qkv, out, gate_up, down;
@@ -192,7 +163,7 @@ class Bench {
   static double size(const Linear& w) { return size(w.weight) + size(w.scale); }
 
   Linear weight(int64_t out, int64_t in, const model::Scheme* scheme) {
-    Data data;
+    Data data(true);
     const Tensor weight = data.random({out, in}, 0.05f);
     Linear plain = {.weight = weight, .format = {DType::kBF16}};
     if (scheme) {
@@ -260,7 +231,7 @@ class Bench {
   int threads_;
   std::unique_ptr<Ops> ops_;
   int sequences_, context_;
-  Data data_;
+  Data data_{true};
   std::vector<Layer> layers_;
   Linear head_;
   Norm norm_;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/processors.h"
+#include "bench_data.h"
 #include "machine_limits.h"
 #include "model/schemes.h"
 #include "ops/cpu/cpu_ops.h"
@@ -31,35 +32,6 @@ struct Product {
 };
 constexpr Product kProducts[] = {
     {"qkv", 3072, 2048}, {"o", 2048, 2048}, {"gate and up", 16'384, 2048}, {"down", 2048, 8192}};
-
-class Data {
- public:
-  Tensor make(DType dtype, std::initializer_list<int64_t> shape) {
-    int64_t n = 1;
-    for (const int64_t d : shape) n *= d;
-    buffers_.emplace_back(Device{}, byte_size(dtype, n));
-    return buffers_.back().view(dtype, shape);
-  }
-  // Numbers of a fixed sequence within [-scale, scale).
-  Tensor random(std::initializer_list<int64_t> shape, float scale) {
-    const Tensor t = make(DType::kBF16, shape);
-    for (int64_t i = 0; i < t.elements(); ++i) {
-      state_ = state_ * 1664525u + 1013904223u;
-      t.as<BF16>()[i] = to_bf16((static_cast<float>(state_ >> 8) * 0x1p-23f - 1) * scale);
-    }
-    return t;
-  }
-  Tensor ints(int first, int count, int step) {
-    const Tensor t = make(DType::kI32, {count});
-    for (int i = 0; i < count; ++i) t.as<int32_t>()[i] = first + i * step;
-    return t;
-  }
-  Buffer& owner() { return buffers_.emplace_back(); }
-
- private:
-  std::vector<Buffer> buffers_;
-  uint32_t state_ = 12345;
-};
 
 // Stops the program if `got` differs from `want` by more than a hundredth of want's size.
 void check(std::string_view what, const Tensor& got, const Tensor& want) {

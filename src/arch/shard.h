@@ -41,8 +41,8 @@ void separate_shared_experts(ModelSpec& spec);
 // always fits and changes nothing.
 Result<ModelSpec> shard(const ModelSpec& spec, int rank, int size);
 
-// The local spec of `replica` among `replicas` that share the routed experts of all mixtures, each
-// of which is Moe::kWhole: a balanced share of those that `spec` has, which computes the rows of
+// The local spec of `replica` among `replicas` that share the routed experts of all mixtures, which
+// are Moe::kWhole: a balanced share of those that `spec` has, which computes the rows of
 // all replicas (Moe::sharers), and all else as in `spec`, which may be that of a rank. Then the
 // ranks of the same number of all replicas share that rank's experts. kInvalid, with the layer, if
 // there are fewer experts than replicas. One replica changes nothing.

@@ -13,6 +13,7 @@
 #include "engine/llm.h"
 #include "engine/module_testing.h"
 #include "engine/resolve.h"
+#include "engine/six_requests_testing.h"
 #include "weights/safetensors_writer_testing.h"
 
 namespace skiff::engine {
@@ -221,23 +222,8 @@ class EagleLlm : public ::testing::TestWithParam<std::string> {
     config_.quiet = true;
     config_.num_blocks_override = 64;
   }
-  std::map<SeqId, Heard> heard(uint64_t* drafted = nullptr) {
-    constexpr int kRequests = 6;
-    Ear ear;
-    const auto llm = Llm::start(config_, ear.sink());
-    for (SeqId id = 1; id <= kRequests; ++id) {
-      NewSequence s{.id = id};
-      for (int i = 0; i < 9; ++i) s.prompt.push_back((i * 7 + static_cast<int>(id) * 3) % 90);
-      s.params = {.temperature = id % 2 ? 0.f : 1.f, .seed = id, .logprobs = 2};
-      s.stop.max_tokens = 30;
-      llm->submit(std::move(s));
-    }
-    EXPECT_TRUE(ear.wait_for_ends(kRequests));
-    llm->stop(/*drain=*/true);
-    if (drafted != nullptr) *drafted = llm->stats().drafts.drafted;
-    std::map<SeqId, Heard> all;
-    for (SeqId id = 1; id <= kRequests; ++id) all[id] = ear.of(id);
-    return all;
+  std::map<SeqId, Heard> heard(sched::DraftStats* drafts = nullptr) {
+    return hear_six(config_, drafts);
   }
 
   const DummyFolder served_{"eagle_llm", kSixLayers};
@@ -252,9 +238,9 @@ TEST_P(EagleLlm, TextsAreThoseWithout) {
     const auto without = heard();
     for (const int tokens : {1, 3}) {
       config_.speculation = {.method = GetParam(), .tokens = tokens, .model = head_.path()};
-      uint64_t drafted = 0;
-      const auto with = heard(&drafted);
-      EXPECT_GT(drafted, 0u);
+      sched::DraftStats drafts;
+      const auto with = heard(&drafts);
+      EXPECT_GT(drafts.drafted, 0u);
       for (const auto& [id, alone] : without) {
         EXPECT_EQ(with.at(id).tokens, alone.tokens) << ranks << " ranks, request " << id;
         EXPECT_TRUE(with.at(id).logprobs == alone.logprobs) << "request " << id;

@@ -24,7 +24,7 @@ class Ear {
   }
   bool wait_for_ends(int n) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(10), [&] { return ended_ >= n; });
+    return changed_.wait_for(lock, std::chrono::seconds(60), [&] { return ended_ >= n; });
   }
   bool wait_for_tokens(SeqId id) {
     std::unique_lock lock(mutex_);

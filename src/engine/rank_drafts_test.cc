@@ -9,6 +9,7 @@
 #include "engine/rank_group.h"
 #include "engine/resolve.h"
 #include "engine/schedules_testing.h"
+#include "engine/six_requests_testing.h"
 #include "model/eagle.h"
 #include "model/mtp.h"
 
@@ -203,32 +204,17 @@ class RankDraftsLlm : public ::testing::Test {
     config_.num_blocks_override = 64;
     config_.swap_space_gb = 0.001;
   }
-  std::map<SeqId, Heard> heard(uint64_t* drafted = nullptr) {
-    constexpr int kRequests = 6;
-    Ear ear;
-    const auto llm = Llm::start(config_, ear.sink());
-    for (SeqId id = 1; id <= kRequests; ++id) {
-      NewSequence s{.id = id};
-      for (int i = 0; i < 9; ++i) s.prompt.push_back((i * 7 + static_cast<int>(id) * 3) % 90);
-      s.params = {.temperature = id % 2 ? 0.f : 1.f, .seed = id, .logprobs = 2};
-      s.stop.max_tokens = 30;
-      llm->submit(std::move(s));
-    }
-    EXPECT_TRUE(ear.wait_for_ends(kRequests));
-    llm->stop(/*drain=*/true);
-    if (drafted != nullptr) *drafted = llm->stats().drafts.drafted;
-    std::map<SeqId, Heard> all;
-    for (SeqId id = 1; id <= kRequests; ++id) all[id] = ear.of(id);
-    return all;
+  std::map<SeqId, Heard> heard(sched::DraftStats* drafts = nullptr) {
+    return hear_six(config_, drafts);
   }
   void expect_as_without(const draft::Settings& settings) {
     const auto without = heard();
     config_.speculation = settings;
     for (const int tokens : {1, 2, 3}) {
       config_.speculation->tokens = tokens;
-      uint64_t drafted = 0;
-      const auto with = heard(&drafted);
-      EXPECT_GT(drafted, 0u);
+      sched::DraftStats drafts;
+      const auto with = heard(&drafts);
+      EXPECT_GT(drafts.drafted, 0u);
       for (const auto& [id, alone] : without) {
         EXPECT_EQ(with.at(id).tokens, alone.tokens) << tokens << " drafts, request " << id;
         EXPECT_TRUE(with.at(id).logprobs == alone.logprobs) << "request " << id;

@@ -10,6 +10,7 @@
 #include "engine/llm.h"
 #include "engine/resolve.h"
 #include "engine/sharing_testing.h"
+#include "engine/six_requests_testing.h"
 
 namespace skiff::engine {
 namespace {
@@ -199,8 +200,8 @@ TEST(SharedDrafts, ExpertsThatOneReplicaHasNeedNoOthers) {
   EXPECT_EQ(executor.run(plan).tokens[0].size(), 1u);
 }
 
-// A step's hidden rows, which its drafts follow from, are used before those of a round without rows
-// of its own take their place.
+// The hidden rows of a step, which its drafts follow from, are used before a round in which the
+// replica has no rows overwrites them.
 TEST(SharedDrafts, ARoundWithoutRowsChangesNoDraft) {
   constexpr int kRows = 9;
   const DummyFolder served("shared_drafts_empty", kDeepSeek);
@@ -247,22 +248,7 @@ class SharedDraftsLlm : public ::testing::Test {
     config_.policy.step_seconds = std::numeric_limits<double>::infinity();  // nothing is measured
   }
   std::map<SeqId, Heard> heard(sched::DraftStats* drafts = nullptr) {
-    constexpr int kRequests = 6;
-    Ear ear;
-    const auto llm = Llm::start(config_, ear.sink());
-    for (SeqId id = 1; id <= kRequests; ++id) {
-      NewSequence s{.id = id};
-      for (int i = 0; i < 9; ++i) s.prompt.push_back((i * 7 + static_cast<int>(id) * 3) % 90);
-      s.params = {.temperature = id % 2 ? 0.f : 1.f, .seed = id, .logprobs = 2};
-      s.stop.max_tokens = 30;
-      llm->submit(std::move(s));
-    }
-    EXPECT_TRUE(ear.wait_for_ends(kRequests));
-    llm->stop(/*drain=*/true);
-    if (drafts != nullptr) *drafts = llm->stats().drafts;
-    std::map<SeqId, Heard> all;
-    for (SeqId id = 1; id <= kRequests; ++id) all[id] = ear.of(id);
-    return all;
+    return hear_six(config_, drafts);
   }
   model::MemoryPlan memory() {
     Ear ear;

@@ -29,8 +29,8 @@ int CacheIndex::open(BlockTable& table, std::span<const Token> tokens) {
   return std::min(found, static_cast<int>(tokens.size()));
 }
 
-// The name of what the tokens have behind their last full block. The keys of their full blocks,
-// of which there are some, are known.
+// The name of what the tokens have behind their last full block. They have full blocks, whose keys
+// are known.
 BlockKey CacheIndex::rest_key(const BlockTable& table, std::span<const Token> tokens) const {
   const size_t blocks = tokens.size() / static_cast<size_t>(block_size_);
   const size_t begin = blocks * static_cast<size_t>(block_size_);

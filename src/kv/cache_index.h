@@ -39,8 +39,7 @@ class CacheIndex {
   // Starts a sequence from the longest prefix of `tokens` that is cached on the device or in host
   // memory; returns its number of tokens, a multiple of the block size unless a partial block was
   // found that holds all the rest of `tokens`. They must not contain tokens that must be computed
-  // in any case. Blocks found in host memory are loaded by begin(),
-  // which comes next.
+  // in any case. Blocks found in host memory are loaded by begin(), which comes next.
   int open(BlockTable& table, std::span<const Token> tokens);
   // Fetches the blocks that continue a table just opened. Returns true if a source has some of
   // them; the table is then held() until the last of them is answered, or until host memory has

@@ -168,7 +168,6 @@ int Tiers::put(const BlockKey& key, std::span<const Token> tokens) {
   const int host = host_.put(key);
   if (host == kNone) return kNone;
   std::ranges::copy(tokens, tokens_.begin() + static_cast<std::ptrdiff_t>(block_size_) * host);
-  host_block(host).partial = tokens.size() < block_size_;
   host_block(host).tokens = static_cast<int>(tokens.size());
   return host;
 }
@@ -271,7 +270,7 @@ void Tiers::store_later(int host) {
   for (int i = 0; i < static_cast<int>(sources_.size()); ++i) {
     uint64_t& storing = host_block(host).storing;
     const uint64_t bit = uint64_t{1} << i;
-    if (host_block(host).partial && !source(i).takes_partial()) continue;
+    if (tokens_of(host).size() < block_size_ && !source(i).takes_partial()) continue;
     if ((storing & bit) != 0 || !source(i).usable() || !source(i).wants(host_.key(host))) continue;
     storing |= bit;
     ++num_storing_;

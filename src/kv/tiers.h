@@ -209,9 +209,8 @@ class Tiers {
   struct HostBlock {
     uint64_t storing = 0;  // a bit for each source that the block will be stored in
     bool fetched = false;  // came from a source and has not been loaded since
-    bool partial = false;
-    int tokens = 0;    // that it holds
-    uint64_t job = 0;  // the fetch that fills it, while it is not ready
+    int tokens = 0;        // that it holds; fewer than a block has room for in a partial one
+    uint64_t job = 0;      // the fetch that fills it, while it is not ready
   };
 
   std::span<const Token> slice(std::span<const Token> tokens, size_t i) const;

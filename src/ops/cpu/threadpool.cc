@@ -37,7 +37,7 @@ bool spin_until(F ready) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads) : shares_(static_cast<size_t>(std::max(threads, 1))) {
   SKIFF_CHECK(threads >= 1, "{} threads", threads);
   try {
     for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
@@ -55,14 +55,13 @@ void ThreadPool::stop() {
   wake_.notify_all();
 }
 
-std::vector<ThreadPool::Share> ThreadPool::cut(int64_t tasks) const {
-  const int64_t count = std::min<int64_t>(threads(), tasks);
-  std::vector<Share> shares(static_cast<size_t>(count));
+int64_t ThreadPool::cut(int64_t tasks) {
+  const int64_t count = std::min(std::ssize(shares_), tasks);
   for (int64_t i = 0; i < count; ++i) {
-    shares[static_cast<size_t>(i)].next = tasks * i / count;
-    shares[static_cast<size_t>(i)].end = tasks * (i + 1) / count;
+    shares_[static_cast<size_t>(i)].next = tasks * i / count;
+    shares_[static_cast<size_t>(i)].end = tasks * (i + 1) / count;
   }
-  return shares;
+  return count;
 }
 
 bool ThreadPool::has_work() const {

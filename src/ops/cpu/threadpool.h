@@ -39,11 +39,10 @@ class ThreadPool {
   // left of other shares. For tasks that read one stretch of memory after the other.
   template <class F>
   void parallel_stretches(int64_t tasks, F&& f) {
-    std::vector<Share> shares = cut(tasks);
-    const auto count = std::ssize(shares);
+    const int64_t count = cut(tasks);
     parallel_for(count, [&](int64_t first, int thread) {
       for (int64_t i = first; i < first + count; ++i) {
-        Share& share = shares[static_cast<size_t>(i % count)];
+        Share& share = shares_[static_cast<size_t>(i % count)];
         for (int64_t task; (task = share.next++) < share.end;) f(task, thread);
       }
     });
@@ -55,7 +54,8 @@ class ThreadPool {
     std::atomic<int64_t> next{0};
     int64_t end = 0;
   };
-  std::vector<Share> cut(int64_t tasks) const;
+  // Cuts the tasks into as many shares_ as it returns.
+  int64_t cut(int64_t tasks);
 
   using Call = void (*)(void* context, int64_t task, int thread);
 
@@ -85,6 +85,7 @@ class ThreadPool {
   std::atomic<uint32_t> wake_{0};
   std::atomic<int> sleepers_{0};
   std::atomic<bool> stop_{false};
+  std::vector<Share> shares_;  // one for each thread
   std::vector<std::jthread> workers_;
 };
 

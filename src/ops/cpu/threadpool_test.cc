@@ -30,7 +30,7 @@ TEST(ThreadPool, AStretchIsEachTaskOnceInRisingOrder) {
     ThreadPool pool(threads);
     for (int64_t tasks : {0, 1, 2, 7, 1000}) {
       std::vector<std::atomic<int>> runs(static_cast<size_t>(tasks));
-      std::vector<int64_t> order;  // of a single thread
+      std::vector<int64_t> order;  // the order of a single thread
       pool.parallel_stretches(tasks, [&](int64_t task, int thread) {
         EXPECT_TRUE(thread >= 0 && thread < threads);
         ++runs[static_cast<size_t>(task)];

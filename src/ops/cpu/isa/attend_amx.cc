@@ -211,7 +211,7 @@ void attend_together(const TileAttend& b, int head, int heads, int together, con
   }
   configure(b.queries, kTile);
   Ahead keys = next_keys_of(b, head, heads);
-  const int64_t key_lines = lines_of(b.k_step);  // of a row; half of them while values are written
+  const int64_t key_lines = lines_of(b.k_step);  // a row's; half of them while values are written
   const int64_t passes = (b.o_stride + int64_t{4} * kTile - 1) / (int64_t{4} * kTile);
   for (int first = 0; first < heads; first += together) {
     const Scratch& s = scratch[first / together];

@@ -22,7 +22,7 @@ inline const uint8_t* head_of(const void* row, int64_t step, int head) {
 struct Ahead {
   const void* const* row;
   int64_t rows, first, lines;  // where a part begins in its row, and its size
-  int64_t line = 0;            // of the first row
+  int64_t line = 0;            // the next one of the first row
 
   void ask(int64_t most) {
     while (most > 0 && rows > 0) {
