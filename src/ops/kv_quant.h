@@ -1,9 +1,10 @@
 // ops/kv_quant.h -- how keys and values become the elements and scales of a quantized cache, and
-// which values these stand for: the same bits on every backend.
+// which values these stand for: the same elements and scales on every backend.
 //
 // Scales and zero points are bf16. An element's value is scale * (element - zero), rounded to bf16:
 // the product needs at most 16 bits, so it is rounded once however it is computed, and attention
-// over a quantized cache is attention over a bf16 cache with these values.
+// over a quantized cache is attention over a bf16 cache with these values. A backend's kernel may
+// leave the rounding out for kF8E4M3, for all keys and values that it reads.
 //
 // With amax the largest magnitude of a head, or, with zero points, [low, high] the range of a
 // group and of zero, all in float32 with true divisions and rounding to nearest even:

@@ -11,22 +11,36 @@ namespace {
 using namespace skiff::cuda;
 
 template <class C>
-__device__ float key_of(const Cache<C>& c, int64_t page, int t, int head, int d) {
+__device__ double key_of(const Cache<C>& c, int64_t page, int t, int head, int d, bool) {
   return to_float(c.k[page * c.k_page + c.in_page(t, head) + d]);
 }
 template <class C>
-__device__ float value_of(const Cache<C>& c, int64_t page, int t, int head, int d) {
+__device__ double value_of(const Cache<C>& c, int64_t page, int t, int head, int d, bool) {
   return to_float(c.v[page * c.v_page + c.in_page(t, head) + d]);
 }
+// What an element stands for: rounded to bf16, or the product of its scale and an e4m3 itself.
 template <KvElement kElement>
-__device__ float key_of(const QuantizedCache<kElement>& c, int64_t page, int t, int head, int d) {
-  return value_at<kElement>(c.k + page * c.k_page + c.in_page(t, head),
-                            c.k_scale + c.scale_at(page, c.k_scale_page, t, head), d);
+__device__ double quantized_value(const uint8_t* elements, const uint16_t* scales, int d,
+                                  bool exact) {
+  if constexpr (kElement == KvElement::kE4M3) {
+    if (exact) {
+      const __half_raw element = __nv_cvt_fp8_to_halfraw(elements[d], __NV_E4M3);
+      return static_cast<double>(__half2float(__half(element))) * bf16_value(*scales);
+    }
+  }
+  return value_at<kElement>(elements, scales, d);
 }
 template <KvElement kElement>
-__device__ float value_of(const QuantizedCache<kElement>& c, int64_t page, int t, int head, int d) {
-  return value_at<kElement>(c.v + page * c.v_page + c.in_page(t, head),
-                            c.v_scale + c.scale_at(page, c.v_scale_page, t, head), d);
+__device__ double key_of(const QuantizedCache<kElement>& c, int64_t page, int t, int head, int d,
+                         bool exact) {
+  return quantized_value<kElement>(c.k + page * c.k_page + c.in_page(t, head),
+                                   c.k_scale + c.scale_at(page, c.k_scale_page, t, head), d, exact);
+}
+template <KvElement kElement>
+__device__ double value_of(const QuantizedCache<kElement>& c, int64_t page, int t, int head, int d,
+                           bool exact) {
+  return quantized_value<kElement>(c.v + page * c.v_page + c.in_page(t, head),
+                                   c.v_scale + c.scale_at(page, c.v_scale_page, t, head), d, exact);
 }
 
 template <class T, class Kv>
@@ -43,8 +57,7 @@ __global__ void naive(const AttendArgs p, const Kv cache, const NaiveRow* rows, 
     const int64_t page = pages[t / cache.page_size];
     double sum = 0;
     for (int d = 0; d < dim; ++d) {
-      sum += static_cast<double>(to_float(q[d])) *
-             static_cast<double>(key_of(cache, page, t, kv_head, d));
+      sum += static_cast<double>(to_float(q[d])) * key_of(cache, page, t, kv_head, d, at.exact);
     }
     s[t] = sum / sqrt(static_cast<double>(dim));
   }
@@ -61,7 +74,7 @@ __global__ void naive(const AttendArgs p, const Kv cache, const NaiveRow* rows, 
     double total = 0, absolute = 0, sum = 0;
     for (int t = first; t <= at.position; ++t) {
       const int64_t page = pages[t / cache.page_size];
-      const double product = s[t] * static_cast<double>(value_of(cache, page, t, kv_head, d));
+      const double product = s[t] * value_of(cache, page, t, kv_head, d, at.exact);
       total += product;
       absolute += fabs(product);
       sum += s[t];
@@ -69,6 +82,13 @@ __global__ void naive(const AttendArgs p, const Kv cache, const NaiveRow* rows, 
     value[unit * dim + d] = total / sum;
     size[unit * dim + d] = absolute / sum;
   }
+}
+
+// The largest numbers take the place of NaN.
+__global__ void drop_nan(uint8_t* codes, size_t n) {
+  for (size_t i = blockIdx.x * size_t{blockDim.x} + threadIdx.x; i < n;
+       i += size_t{gridDim.x} * blockDim.x)
+    if ((codes[i] & 0x7f) == 0x7f) codes[i] &= 0xfe;
 }
 
 template <class T>
@@ -98,6 +118,10 @@ void naive_attend(const AttendArgs& args, const NaiveRow* rows, int n, int max_k
   check(cudaDeviceSynchronize(), "running the naive kernel");
 }
 
+void drop_nan_codes(uint8_t* codes, size_t n) {
+  drop_nan<<<1024, 256>>>(codes, n);
+  check(cudaGetLastError(), "replacing codes of NaN");
+}
 void fill_random(void* data, size_t elements, bool bf16, float scale, unsigned seed) {
   if (bf16) {
     fill<<<1024, 256>>>(static_cast<__nv_bfloat16*>(data), elements, scale, seed);

@@ -40,8 +40,9 @@ namespace {
 // Tiles of 64 positions: one context of 1K keeps 32 multiprocessors busy (8 heads).
 constexpr int kInvariantPiece = 4;
 
-// Where latent attention and the products of its heads work: in the GEMMs' scratch, none of which
-// lives from one operation to the next but the sums between a projection and its store.
+// Where attention over copies, latent attention and the products of its heads work: in the GEMMs'
+// scratch, none of which lives from one operation to the next but the sums between a projection and
+// its store.
 constexpr size_t kHeadScratch = kBiasScratch - HeadProducts::kScratchBytes;
 
 LatentAttention::Limits latent_limits_of(const CudaOptions& options) {
@@ -80,7 +81,8 @@ CudaOps::CudaOps(const CudaOptions& options)
       plans_(device_, Attention::bytes(limits_of(options)).device),
       pinned_plans_(Buffer::pinned(Attention::bytes(limits_of(options)).pinned)),
       attention_(limits_of(options), plans_.data(), pinned_plans_.data(), stream_.get(),
-                 options.portable),
+                 options.portable,
+                 {scratch_.data() + DenseProducts::scratch_bytes(0, 0), kBiasScratch}),
       latent_attention_(latent_limits_of(options), device_,
                         scratch_.data() + DenseProducts::scratch_bytes(0, 0), options.portable),
       head_products_(scratch_.data() + DenseProducts::scratch_bytes(0, 0) + kHeadScratch,

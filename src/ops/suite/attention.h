@@ -39,12 +39,13 @@ class Paged {
   Tensor cache_row(const Tensor& cache, int seq, int position) const;
   // [1, scales of a head] of kv.k_scale or kv.v_scale.
   Tensor scale_row(const Tensor& scales, int seq, int position, int head) const;
-  // The values of a position's keys or values, [kv_heads * head_dim].
-  std::vector<double> keys(int seq, int position) const {
-    return row(kv.k, kv.k_scale, seq, position);
+  // The values of a position's keys or values, [kv_heads * head_dim]: of a quantized cache rounded
+  // to bf16, or exact products of scales and elements (ops/kv_quant.h).
+  std::vector<double> keys(int seq, int position, bool exact = false) const {
+    return row(kv.k, kv.k_scale, seq, position, exact);
   }
-  std::vector<double> values(int seq, int position) const {
-    return row(kv.v, kv.v_scale, seq, position);
+  std::vector<double> values(int seq, int position, bool exact = false) const {
+    return row(kv.v, kv.v_scale, seq, position, exact);
   }
   std::vector<Tensor> written_rows() const;  // the part of the cache that gqa_store may write
 
@@ -57,7 +58,8 @@ class Paged {
   int32_t page_of(int seq, int position) const {
     return pages_[static_cast<size_t>(seq)][static_cast<size_t>(position / kv.page_size)];
   }
-  std::vector<double> row(const Tensor& cache, const Tensor& scales, int seq, int position) const;
+  std::vector<double> row(const Tensor& cache, const Tensor& scales, int seq, int position,
+                          bool exact) const;
 
   std::vector<std::vector<int32_t>> pages_;
   std::vector<int> seq_;

@@ -221,16 +221,16 @@ TEST_P(OpSuite, StoreFollowsScaledRope) {
 // roundings of its absolute sum, and perhaps a few of its own size when it goes through exp; a
 // probability is then off by 2e relatively, and sums of n of them by n roundings more, whatever the
 // order and however often they are rescaled. Where q is bf16 and the cache is that or quantized,
-// each probability may be rounded to bf16 once.
-void expect_attention_at(const Tensor& out, const Tensor& q, const Gqa& spec, const Paged& paged,
-                         int seq, int position, int head) {
+// each probability may be rounded to bf16 once. `exact`: as in Paged::keys().
+std::vector<Approx> attended(const Tensor& q, const Gqa& spec, const Paged& paged, int seq,
+                             int position, int head, bool exact) {
   const int d = spec.head_dim, kv_head = head / (spec.heads / spec.kv_heads);
   const int first = spec.window ? std::max(0, position - spec.window + 1) : 0;
   std::vector<double> score, total(static_cast<size_t>(d)), size(static_cast<size_t>(d));
   double score_bound = 0, best = -INFINITY, sum = 0;
   const auto column = [&](int i) { return static_cast<size_t>(int64_t{kv_head} * d + i); };
   for (int t = first; t <= position; ++t) {
-    const std::vector<double> k = paged.keys(seq, t);
+    const std::vector<double> k = paged.keys(seq, t, exact);
     double s = 0, absolute = 0;
     for (int i = 0; i < d; ++i) {
       const double product = at(q, 0, head * d + i) * k[column(i)];
@@ -242,7 +242,7 @@ void expect_attention_at(const Tensor& out, const Tensor& q, const Gqa& spec, co
     score_bound = std::max(score_bound, (d + 6) * kF32Round * absolute / std::sqrt(d));
   }
   for (int t = first; t <= position; ++t) {
-    const std::vector<double> v = paged.values(seq, t);
+    const std::vector<double> v = paged.values(seq, t, exact);
     const double weight = std::exp(score[static_cast<size_t>(t - first)] - best);
     sum += weight;
     for (int i = 0; i < d; ++i) {
@@ -254,9 +254,22 @@ void expect_attention_at(const Tensor& out, const Tensor& q, const Gqa& spec, co
   const bool narrow = q.dtype == DType::kBF16 && paged.kv.v.dtype != DType::kF32;
   const double bound =
       2 * score_bound + (2.0 * (position + 1 - first) + 32) * kF32Round + (narrow ? kBf16Round : 0);
-  expect_near(out.col_range(int64_t{head} * d, d), [&](int64_t, int64_t i) {
-    return Approx{total[static_cast<size_t>(i)] / sum, bound * size[static_cast<size_t>(i)] / sum};
-  });
+  std::vector<Approx> out;
+  for (size_t i = 0; i < total.size(); ++i)
+    out.push_back({total[i] / sum, bound * size[i] / sum});
+  return out;
+}
+
+// Values of a cache of e4m3 are either rounded, all of them, or exact.
+void expect_attention_at(const Tensor& out, const Tensor& q, const Gqa& spec, const Paged& paged,
+                         int seq, int position, int head) {
+  const Tensor got = out.col_range(int64_t{head} * spec.head_dim, spec.head_dim);
+  std::vector<Approx> want;
+  const auto wanted = [&](int64_t, int64_t i) { return want[static_cast<size_t>(i)]; };
+  want = attended(q, spec, paged, seq, position, head, false);
+  if (paged.kv.format.dtype == DType::kF8E4M3 && !is_near(got, wanted))
+    want = attended(q, spec, paged, seq, position, head, true);
+  expect_near(got, wanted);
 }
 
 void attend_case(Ops& ops, const AttendCase& c) {

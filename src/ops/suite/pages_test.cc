@@ -174,7 +174,7 @@ Tensor Paged::scale_row(const Tensor& scales, int seq, int position, int head) c
 }
 
 std::vector<double> Paged::row(const Tensor& cache, const Tensor& scales, int seq,
-                               int position) const {
+                               int position, bool exact) const {
   const Tensor elements = cache_row(cache, seq, position);
   const int64_t dim = cache.dim[3];
   std::vector<double> out(static_cast<size_t>(cache.dim[2] * dim));
@@ -190,9 +190,9 @@ std::vector<double> Paged::row(const Tensor& cache, const Tensor& scales, int se
     const auto code = static_cast<uint8_t>(nibbles ? byte >> i % 2 * 4 & 15 : byte);
     const int64_t group = kv.format.group > 0 ? at_i % dim / kv.format.group : 0;
     const double zero = kv.format.zero ? at(scale, 0, 2 * group + 1) : 0;
-    out[i] = rounded(at(scale, 0, kv.format.zero ? 2 * group : group) *
-                         (element_value(kv.format.dtype, code) - zero),
-                     DType::kBF16);
+    const double value = at(scale, 0, kv.format.zero ? 2 * group : group) *
+                         (element_value(kv.format.dtype, code) - zero);
+    out[i] = exact ? value : rounded(value, DType::kBF16);
   }
   return out;
 }

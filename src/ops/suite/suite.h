@@ -94,6 +94,7 @@ struct Approx {
   double value, bound;
 };
 // Each element lies within `bound` plus one rounding to its dtype.
+bool is_near(const Tensor& got, const std::function<Approx(int64_t, int64_t)>& want);
 void expect_near(const Tensor& got, const std::function<Approx(int64_t, int64_t)>& want);
 
 // f(begin, count) computes rows [begin, begin + count) of one problem and returns their bytes.

@@ -225,15 +225,31 @@ std::vector<std::byte> all_bytes(const Tensor& t) {
   return out;
 }
 
+namespace {
+
+double bound_of(const Approx& expected, DType dtype) {
+  return expected.bound + round_off(dtype) * (std::abs(expected.value) + expected.bound) +
+         std::numeric_limits<float>::min();
+}
+
+}  // namespace
+
+bool is_near(const Tensor& got, const std::function<Approx(int64_t, int64_t)>& want) {
+  for (int64_t r = 0; r < got.rows(); ++r)
+    for (int64_t c = 0; c < got.cols(); ++c) {
+      const Approx expected = want(r, c);
+      if (!(std::abs(at(got, r, c) - expected.value) <= bound_of(expected, got.dtype)))
+        return false;
+    }
+  return true;
+}
+
 void expect_near(const Tensor& got, const std::function<Approx(int64_t, int64_t)>& want) {
   int failures = 0;
   for (int64_t r = 0; r < got.rows() && failures < 5; ++r) {
     for (int64_t c = 0; c < got.cols() && failures < 5; ++c) {
       const Approx expected = want(r, c);
-      const double bound = expected.bound +
-                           round_off(got.dtype) * (std::abs(expected.value) + expected.bound) +
-                           std::numeric_limits<float>::min();
-      const double value = at(got, r, c);
+      const double bound = bound_of(expected, got.dtype), value = at(got, r, c);
       if (std::abs(value - expected.value) <= bound) continue;
       ADD_FAILURE() << "row " << r << ", column " << c << ": " << value << " is not "
                     << expected.value << " within " << bound;

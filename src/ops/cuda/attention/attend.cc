@@ -111,11 +111,12 @@ Attention::Bytes Attention::bytes(const Limits& limits) {
 }
 
 Attention::Attention(const Limits& limits, std::byte* device, std::byte* pinned,
-                     cudaStream_t stream, bool portable)
+                     cudaStream_t stream, bool portable, const WidenScratch& scratch)
     : layout_(layout_for(limits)),
       processors_(attribute(cudaDevAttrMultiProcessorCount)),
       hopper_(!portable && current_runs_hopper_kernels()),
       piece_(limits.piece),
+      scratch_(scratch),
       parts_(device),
       folds_(device + parts_bytes(layout_, piece_) + arrived_bytes(layout_, piece_)),
       plans_(folds_ + fold_bytes(piece_)),
@@ -248,10 +249,11 @@ void Attention::attend(const Tensor& out, const Tensor& q, const Gqa& spec,
       .beside = true,
       .piece = piece,
       .folds = fold_scratch()};
-  if (quantized)
+  if (!quantized) return start_prefill(prefill, maps.k, maps.v, stream);
+  const std::vector<WidenSpan> spans = widen_spans(planned_[index].shape, args.cache.page_size,
+                                                   batch.host_row_start, batch.host_kv_len);
+  if (!start_widened_prefill(prefill, spans, scratch_, stream))
     start_quantized_prefill(prefill, stream);
-  else
-    start_prefill(prefill, maps.k, maps.v, stream);
 }
 
 void gqa_attend_generic(const Tensor& out, const Tensor& q, const Gqa& spec,

@@ -9,12 +9,11 @@
 #include "arch/spec.h"
 #include "ops/batch.h"
 #include "ops/cuda/attention/plan.h"
+#include "ops/cuda/attention/widened_prefill.h"
 #include "ops/cuda/deliver.h"
 #include "ops/cuda/drafts/drafts.h"
 
 namespace skiff::cuda {
-
-struct FoldScratch;  // attend_kernels.h
 
 // Ops::gqa_attend. Sequences with few rows go to a split-KV kernel, the others to a prefill kernel;
 // a generic kernel takes what these do not (f32, odd head sizes or pages).
@@ -46,9 +45,9 @@ class Attention {
   static Bytes bytes(const Limits& limits);
 
   // The memory need not be cleared, and must outlive the object. `portable`: as on a device before
-  // Hopper.
+  // Hopper. Without scratch, prompts over a quantized cache are converted tile by tile.
   Attention(const Limits& limits, std::byte* device, std::byte* pinned, cudaStream_t stream,
-            bool portable = false);
+            bool portable = false, const WidenScratch& scratch = {});
   ~Attention();
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
@@ -80,6 +79,7 @@ class Attention {
   int processors_;
   bool hopper_;  // if not, the generic kernel does everything
   int piece_;
+  WidenScratch scratch_;
   std::byte *parts_, *folds_, *plans_, *pinned_;
   int32_t* arrived_;
   std::vector<Planned> planned_;

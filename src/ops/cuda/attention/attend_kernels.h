@@ -86,4 +86,23 @@ void start_prefill(const PrefillArgs& args, const CUtensorMap& k, const CUtensor
 // Does what start_prefill() does, for a quantized cache, which needs no maps.
 void start_quantized_prefill(const PrefillArgs& args, cudaStream_t stream);
 
+// Pages [first, first + pages) of a sequence, which become pages at, at + 1, ... of a copy.
+struct WidenSpan {
+  int32_t seq, first, pages, at;
+};
+constexpr int kMaxWidenSpans = 64;  // kernels get them by value
+
+// Copies pages of a quantized cache as bf16 values: those of `heads` kv heads from `first_head` on,
+// to [page, position, head, dim], with a page table like that of `rows`.
+struct WidenArgs {
+  Rows rows;
+  CacheArgs cache;           // head_dim 64, 128 or 256
+  int count = 0, pages = 0;  // spans, and their pages
+  WidenSpan span[kMaxWidenSpans];
+  int first_head, heads;
+  void *k, *v;
+  int32_t* table;
+};
+void start_widen(const WidenArgs& args, cudaStream_t stream);
+
 }  // namespace skiff::cuda

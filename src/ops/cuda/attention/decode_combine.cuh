@@ -113,17 +113,19 @@ __device__ void merge_quarters(const Run& run, int group, Softmax<S>& s, Shared<
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     if (half * kHalf >= rows) break;
-      // Columns are swizzled by row, so that the rows of a fragment lie in different banks.
+    const float unit = s.units.of_values(half);
+    // Columns are swizzled by row, so that the rows of a fragment lie in different banks.
 #pragma unroll
     for (int n = 0; n < S::kColumns / 8; ++n) {
       float* row = shared.o[my.quarter][lane / 4];
       const int column = my.column + column_of<S>(n, lane % 4 * 2), swizzle = lane / 4 * 8;
       if constexpr (S::kQuantized) {
-        row[column ^ swizzle] = s.o[n][2 * half];
-        row[(my.column + column_of<S>(n, lane % 4 * 2 + 1)) ^ swizzle] = s.o[n][2 * half + 1];
+        row[column ^ swizzle] = s.o[n][2 * half] * unit;
+        row[(my.column + column_of<S>(n, lane % 4 * 2 + 1)) ^ swizzle] =
+            s.o[n][2 * half + 1] * unit;
       } else {
         *reinterpret_cast<float2*>(&row[column ^ swizzle]) =
-            make_float2(s.o[n][2 * half], s.o[n][2 * half + 1]);
+            make_float2(s.o[n][2 * half] * unit, s.o[n][2 * half + 1] * unit);
       }
     }
     named_sync(kComputeBarrier, S::kComputing);

@@ -21,6 +21,14 @@ __device__ __forceinline__ uint32_t swizzled_offset(int row, int chunk) {
                                (((chunk % 8) ^ (row % 8)) * 16));
 }
 
+// Units of a row's sums beside its softmax (decode_float8.cuh).
+template <class S>
+struct Units {
+  __device__ void begin_piece() {}
+  // What the sums of values of row lane / 4 + 8 * half are multiples of.
+  __device__ float of_values(int) const { return 1; }
+};
+
 // What a warp keeps during a run: the queries, and the online softmax of rows lane / 4 and
 // lane / 4 + 8. Scores and maxima are in base 2.
 template <class S>
@@ -30,6 +38,7 @@ struct Softmax {
   float o[kColumns / 8][4];
   float top[2], sum[2];
   int limit[2];  // the last position that the row sees
+  [[no_unique_address]] Units<S> units;
 };
 
 // The positions of a tile and the value columns that a warp works on.
@@ -62,6 +71,7 @@ __device__ void begin_piece(Softmax<S>& s) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) s.o[n][i] = 0;
   }
+  s.units.begin_piece();
 }
 
 // Loads a row of queries, or zeros, in the order in which multiply_keys() takes their elements.
@@ -150,11 +160,62 @@ requires(!S::kQuantized) __device__
   }
 }
 
+// Returns whether some row does not see all of 16 positions from t0 on.
+__device__ __forceinline__ bool is_edge(const DecodeArgs& d, const Run& run, int t0) {
+  const int window = d.args.window;
+  return t0 + 15 > run.share.kv_len - run.share.rows ||
+         (window > 0 && t0 < run.share.kv_len - window);
+}
+// Returns whether no row sees some of them.
+__device__ __forceinline__ bool has_unseen(const DecodeArgs& d, const Run& run, int t0) {
+  return t0 + 16 > run.share.kv_len || t0 < first_seen(run.share, d.args.window);
+}
+
+// Makes scores of what a row does not see -inf.
+template <class S>
+__device__ __forceinline__ void mask_scores(const DecodeArgs& d, const Softmax<S>& s, int t0,
+                                            float (&score)[2][4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, window = d.args.window;
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int t = t0 + n * 8 + lane % 4 * 2 + i % 2, limit = s.limit[i / 2];
+      if (t > limit || (window > 0 && t <= limit - window)) score[n][i] = -INFINITY;
+    }
+  }
+}
+
+// The largest score of row lane / 4 + 8 * half, these 16 included.
+template <class S>
+__device__ __forceinline__ float largest_score(const Softmax<S>& s, const float (&score)[2][4],
+                                               int half) {
+  float x = fmaxf(fmaxf(score[0][2 * half], score[0][2 * half + 1]),
+                  fmaxf(score[1][2 * half], score[1][2 * half + 1]));
+  x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
+  x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
+  return fmaxf(s.top[half], x);
+}
+
+// Makes `top` the row's largest score. Its sum is rescaled, and its values are multiplied by the
+// same and by `units`.
+template <class S>
+__device__ __forceinline__ void rescale(Softmax<S>& s, int half, float top, float units = 1) {
+  const float keep = s.top[half] == -INFINITY ? 0.0f : exp2_fast(s.top[half] - top);
+  s.top[half] = top;
+  s.sum[half] *= keep;
+  const float values = keep * units;
+#pragma unroll
+  for (int n = 0; n < S::kColumns / 8; ++n) {
+    s.o[n][2 * half] *= values;
+    s.o[n][2 * half + 1] *= values;
+  }
+}
+
 // Attends to 16 positions from t0 on: this warp's quarter of the tile in that stage.
 template <class S>
-__device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<S>& s, int t0,
-                          Shared<S>& shared, int stage) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+requires(!S::kFloat8) __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<S>& s,
+                                                int t0, Shared<S>& shared, int stage) {
   float score[2][4] = {};
   multiply_keys(d, run, s, shared, stage, score);
 #pragma unroll
@@ -162,40 +223,12 @@ __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<S>& s, in
 #pragma unroll
     for (int i = 0; i < 4; ++i) score[n][i] *= d.scale_log2;
   }
-  const int seen = first_seen(run.share, d.args.window), window = d.args.window;
-  const bool edge =
-      t0 + 15 > run.share.kv_len - run.share.rows || (window > 0 && t0 < run.share.kv_len - window);
-  if (edge) {
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int t = t0 + n * 8 + lane % 4 * 2 + i % 2, limit = s.limit[i / 2];
-        if (t > limit || (window > 0 && t <= limit - window)) score[n][i] = -INFINITY;
-      }
-    }
-  }
-  float top[2];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float x = fmaxf(fmaxf(score[0][2 * half], score[0][2 * half + 1]),
-                    fmaxf(score[1][2 * half], score[1][2 * half + 1]));
-    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
-    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
-    top[half] = fmaxf(s.top[half], x);
-  }
+  const bool edge = is_edge(d, run, t0);
+  if (edge) mask_scores(d, s, t0, score);
+  const float top[2] = {largest_score(s, score, 0), largest_score(s, score, 1)};
   if (__any_sync(kAllLanes, top[0] > s.top[0] || top[1] > s.top[1])) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float keep = s.top[half] == -INFINITY ? 0.0f : exp2_fast(s.top[half] - top[half]);
-      s.top[half] = top[half];
-      s.sum[half] *= keep;
-#pragma unroll
-      for (int n = 0; n < S::kColumns / 8; ++n) {
-        s.o[n][2 * half] *= keep;
-        s.o[n][2 * half + 1] *= keep;
-      }
-    }
+    rescale(s, 0, top[0]);
+    rescale(s, 1, top[1]);
   }
   // The A operand of the second product: both halves for n = 0, then both for n = 1.
   uint32_t high[4], low[4];
@@ -212,8 +245,8 @@ __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<S>& s, in
       low[n * 2 + half] = pack_bf16(a - low_bf16(both), b - high_bf16(both));
     }
   }
-  if (edge && (t0 + 16 > run.share.kv_len || t0 < seen)) {
-    clear_unseen(shared, stage, t0, seen, run.share.kv_len);
+  if (edge && has_unseen(d, run, t0)) {
+    clear_unseen(shared, stage, t0, first_seen(run.share, d.args.window), run.share.kv_len);
     fence_async();  // TMA writes here next
     __syncwarp();
   }

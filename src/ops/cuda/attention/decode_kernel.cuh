@@ -7,6 +7,7 @@
 #include "ops/cuda/attention/decode_combine.cuh"
 #include "ops/cuda/attention/decode_compute.cuh"
 #include "ops/cuda/attention/decode_copy.cuh"
+#include "ops/cuda/attention/decode_float8.cuh"
 #include "ops/cuda/attention/decode_padding.cuh"
 #include "ops/cuda/attention/decode_pieces.cuh"
 #include "ops/cuda/attention/decode_quantized.cuh"

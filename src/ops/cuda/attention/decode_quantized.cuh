@@ -1,5 +1,6 @@
 // ops/cuda/attention/decode_quantized.cuh -- the split-KV decode kernel's products where the cache
-// is quantized: elements become bf16 values in registers, in the order in which they lie in memory.
+// is quantized: elements become bf16 values in registers, in the order in which they lie in memory
+// (those of e4m3 f16 numbers: decode_float8.cuh).
 //
 // A product does not care in which order it sums, so a lane takes whole words of a head, and
 // queries are loaded in the same order. Of a position's keys lane j takes the j-th quarter of each
@@ -66,7 +67,7 @@ __device__ __forceinline__ uint32_t bits_of(__nv_bfloat16 low, __nv_bfloat16 hig
 }
 
 template <class S>
-requires(S::kQuantized) __device__
+requires(S::kQuantized && !S::kFloat8) __device__
     void load_queries(Softmax<S>& s, int half, const __nv_bfloat16* q) {
   using P = KeyPieces<S>;
   for_each_piece<S>([&](int, int, int element, int step) {

@@ -22,6 +22,7 @@ struct Shape {
   static constexpr int kDim = kDimension;
   static constexpr KvElement kElement = kElements;
   static constexpr bool kQuantized = is_quantized(kElement);
+  static constexpr bool kFloat8 = kElement == KvElement::kE4M3;  // decode_float8.cuh
   static constexpr int kStages = stages<kDim, kElement>();
   static constexpr int kRuns = kStages < 8 ? 8 : 16;   // entries of Shared::runs; > kStages
   static constexpr int kBlocks = kDim == 256 ? 1 : 2;  // per multiprocessor

@@ -30,8 +30,8 @@ struct Writer {
   }
   // Cut from the end, so that the piece with the longest context is full.
   void add(int seq, int row, int rows, int kv_len) {
-    const int per_share = std::max(1, kPackedRows / shape.group);
-    if (shape.decodes_all || rows <= per_share * kMaxShares) {
+    if (!is_prefilled(shape, rows)) {
+      const int per_share = std::max(1, kPackedRows / shape.group);
       for (int r = 0; r < rows; r += per_share) {
         const int n = std::min(per_share, rows - r);
         add_share(seq, row + r, n, kv_len - rows + r + n, kv_len - rows);

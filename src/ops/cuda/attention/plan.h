@@ -40,6 +40,12 @@ struct PlanShape {
   bool operator==(const PlanShape&) const = default;
 };
 
+// Returns whether the prefill kernel computes a sequence's new rows.
+constexpr bool is_prefilled(const PlanShape& shape, int rows) {
+  const int per_share = shape.group < kPackedRows ? kPackedRows / shape.group : 1;
+  return !shape.decodes_all && rows > per_share * kMaxShares;
+}
+
 // Some rows of one sequence, few enough for kPackedRows, and the tiles that they see.
 struct DecodeShare {
   int32_t seq, row, rows;     // `row` is the first, as an index into the batch

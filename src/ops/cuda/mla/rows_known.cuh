@@ -6,9 +6,9 @@
 #pragma once
 #include <cmath>
 
+#include "ops/cuda/float8_half.cuh"
 #include "ops/cuda/math.cuh"
 #include "ops/cuda/mla/attend_scores.cuh"
-#include "ops/cuda/mla/rows_codes.cuh"
 #include "ops/cuda/mla/rows_shape.cuh"
 #include "ops/cuda/warp.cuh"
 
@@ -139,7 +139,7 @@ __device__ __forceinline__ void raise(Known<Tiles>& known, const float (&s)[Tile
   const float most = most_of_warps(shared.largest_of_warp, group), before = known.largest;
   if (most > before * kMaxScale) known.largest = most;
   if (thread >= 4) return;
-  shared.keep_group[place][group] = before * inverse(known.largest);
+  shared.keep_group[place][group] = before * inverse_power(known.largest);
   shared.largest[turn][group] = known.largest;
 }
 

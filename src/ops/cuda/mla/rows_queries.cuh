@@ -5,9 +5,9 @@
 #pragma once
 #include <cuda_bf16.h>
 
+#include "ops/cuda/float8_half.cuh"
 #include "ops/cuda/math.cuh"
 #include "ops/cuda/mla/attend_scores.cuh"
-#include "ops/cuda/mla/rows_codes.cuh"
 #include "ops/cuda/mla/rows_known.cuh"
 #include "ops/cuda/mla/rows_shape.cuh"
 #include "ops/cuda/warp.cuh"
@@ -69,7 +69,7 @@ __device__ __forceinline__ void load_queries(const LatentPlanArgs& p, const Run&
       *reinterpret_cast<uint4*>(shared.q[kPanels - 1] + swizzled(row, lane)) = {
           scaled(rope.x, factor), scaled(rope.y, factor), scaled(rope.z, factor),
           scaled(rope.w, factor)};
-    if (lane == 0) shared.unit[row] = p.scale_log2 * inverse(factor);
+    if (lane == 0) shared.unit[row] = p.scale_log2 * inverse_power(factor);
   }
   fence_async();
   named_sync(kBothScoresBarrier, 2 * kGroupThreads);

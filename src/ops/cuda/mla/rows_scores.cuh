@@ -5,10 +5,10 @@
 // products' sums as far as f32 is. Scales, which differ from row to row, multiply sums: those of
 // one group before the next is added.
 #pragma once
+#include "ops/cuda/float8_half.cuh"
 #include "ops/cuda/hopper/wgmma.cuh"
 #include "ops/cuda/hopper/wgmma_registers.cuh"
 #include "ops/cuda/hopper/wgmma_registers_half.cuh"
-#include "ops/cuda/mla/rows_codes.cuh"
 #include "ops/cuda/mla/rows_shape.cuh"
 #include "ops/cuda/mma.cuh"
 
@@ -121,8 +121,8 @@ __device__ __forceinline__ void multiply_rows(float (&s)[Tiles::kVectors / 2],
     if (set + 1 < kSets && (set + 1) * kSteps % 2 == 0)
       load_columns<kLoads>(raw, at + (set + 1) * kSteps * 16);
     if (set > 0 && set % kSetsOfGroup == 0) {
-      const float upper = scale(group - 1, 0) * inverse(scale(group, 0));
-      const float lower = scale(group - 1, 1) * inverse(scale(group, 1));
+      const float upper = scale(group - 1, 0) * inverse_power(scale(group, 0));
+      const float lower = scale(group - 1, 1) * inverse_power(scale(group, 1));
       wgmma_wait<0>();
       settle(s);
       settle(a[(set + 1) % 2]);

@@ -1,8 +1,8 @@
 // ops/cuda/mla/rows_sums.cuh -- sums of weights, over 8-bit rows, by the warpgroups that multiply
 // values: of the weights as they are multiplied, rounded to f16.
 #pragma once
+#include "ops/cuda/float8_half.cuh"
 #include "ops/cuda/mla/attend_scores.cuh"
-#include "ops/cuda/mla/rows_codes.cuh"
 #include "ops/cuda/mla/rows_shape.cuh"
 #include "ops/cuda/warp.cuh"
 

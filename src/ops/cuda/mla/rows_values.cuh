@@ -4,10 +4,10 @@
 // positions of each column. Values and weights are f16, relative to the largest scale and to the
 // largest score that are known (rows_known.cuh).
 #pragma once
+#include "ops/cuda/float8_half.cuh"
 #include "ops/cuda/hopper/wgmma.cuh"
 #include "ops/cuda/hopper/wgmma_registers_half.cuh"
 #include "ops/cuda/mla/attend_scores.cuh"
-#include "ops/cuda/mla/rows_codes.cuh"
 #include "ops/cuda/mla/rows_loads.cuh"
 #include "ops/cuda/mla/rows_results.cuh"
 #include "ops/cuda/mla/rows_shape.cuh"

@@ -37,7 +37,7 @@ __device__ __forceinline__ void hand_over_scales(const Known<Tiles>& known, cons
 #pragma unroll
   for (int half = 0; half < 2; ++half)
     *scale_of(shared, place, lane % 4, warp * 16 + half * 8 + lane / 4) =
-        static_cast<uint16_t>(pack_half(scale[half] * inverse(known.largest), 0));
+        static_cast<uint16_t>(pack_half(scale[half] * inverse_power(known.largest), 0));
 }
 
 // Four matrices of 8 x 8 elements become rows of their columns.

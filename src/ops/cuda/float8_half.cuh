@@ -1,10 +1,9 @@
-// ops/cuda/mla/rows_codes.cuh -- e4m3 codes and their scales, powers of two, as the f16 numbers
-// that latent attention over 8-bit rows multiplies. PTX ISA, "cvt", "mul". One instruction converts
-// two neighbouring codes, which no instruction does into bf16.
+// ops/cuda/float8_half.cuh -- e4m3 codes as f16 numbers, which hold them exactly: one instruction
+// converts two neighbouring codes, and none converts them into bf16. PTX ISA, "cvt", "mul".
 #pragma once
 #include <cstdint>
 
-namespace skiff::cuda::latent {
+namespace skiff::cuda {
 
 // Codes 0 and 1 of a word, and codes 2 and 3.
 __device__ __forceinline__ uint32_t first_codes(uint32_t word) {
@@ -42,8 +41,8 @@ __device__ __forceinline__ float sum_of_half(uint32_t pair) {
 }
 
 // 1 / x of a power of two whose inverse is a normal number.
-__device__ __forceinline__ float inverse(float power_of_two) {
+__device__ __forceinline__ float inverse_power(float power_of_two) {
   return __uint_as_float(0x7f000000u - __float_as_uint(power_of_two));
 }
 
-}  // namespace skiff::cuda::latent
+}  // namespace skiff::cuda
