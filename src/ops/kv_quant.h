@@ -4,7 +4,7 @@
 // Scales and zero points are bf16. An element's value is scale * (element - zero), rounded to bf16:
 // the product needs at most 16 bits, so it is rounded once however it is computed, and attention
 // over a quantized cache is attention over a bf16 cache with these values. A backend's kernel may
-// leave the rounding out for kF8E4M3, for all keys and values that it reads.
+// leave the rounding out for kI8 and kF8E4M3, for all keys and values that it reads.
 //
 // With amax the largest magnitude of a head, or, with zero points, [low, high] the range of a
 // group and of zero, all in float32 with true divisions and rounding to nearest even:

@@ -237,7 +237,7 @@ double rounding(DType t) { return t == DType::kBF16 ? 0x1p-8 : 0x1p-24; }
 using Run = std::function<void(World&)>;
 
 // Returns the largest error in units of the allowed one, which is `exactness` times the weighted
-// sum of absolute values, plus one rounding of the result. exact(n): values of e4m3 are exact for
+// sum of absolute values, plus one rounding of the result. exact(n): values of bytes are exact for
 // sequences with n rows.
 void check_attend(const std::string& what, World& w, double exactness, const Run& run,
                   const std::function<bool(int)>& exact = {}, size_t most_rows = 300) {
@@ -423,7 +423,8 @@ void check_all(Device1& dev) {
     const cuda::PlanShape shape = {.group = spec.heads / spec.kv_heads,
                                    .decodes_all = dev.piece > 0};
     check_attend(what, w, exactness, run, [&](int rows) {
-      return &run == &best && cache == DType::kF8E4M3 && !cuda::is_prefilled(shape, rows);
+      const bool bytes = cache == DType::kI8 || cache == DType::kF8E4M3;
+      return &run == &best && bytes && !cuda::is_prefilled(shape, rows);
     });
   };
   for (DType act : {f, b}) {

@@ -18,15 +18,16 @@ template <class C>
 __device__ double value_of(const Cache<C>& c, int64_t page, int t, int head, int d, bool) {
   return to_float(c.v[page * c.v_page + c.in_page(t, head) + d]);
 }
-// What an element stands for: rounded to bf16, or the product of its scale and an e4m3 itself.
+// What an element stands for: rounded to bf16, or the product of its scale and a byte's number.
 template <KvElement kElement>
 __device__ double quantized_value(const uint8_t* elements, const uint16_t* scales, int d,
                                   bool exact) {
   if constexpr (kElement == KvElement::kE4M3) {
-    if (exact) {
-      const __half_raw element = __nv_cvt_fp8_to_halfraw(elements[d], __NV_E4M3);
-      return static_cast<double>(__half2float(__half(element))) * bf16_value(*scales);
-    }
+    const __half_raw element = __nv_cvt_fp8_to_halfraw(elements[d], __NV_E4M3);
+    if (exact) return static_cast<double>(__half2float(__half(element))) * bf16_value(*scales);
+  }
+  if constexpr (kElement == KvElement::kI8) {
+    if (exact) return static_cast<double>(static_cast<int8_t>(elements[d])) * bf16_value(*scales);
   }
   return value_at<kElement>(elements, scales, d);
 }

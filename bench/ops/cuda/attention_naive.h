@@ -8,7 +8,7 @@ namespace skiff::bench {
 
 struct NaiveRow {
   int row, seq, position;
-  bool exact = false;  // elements of e4m3 are not rounded to bf16 with their scales
+  bool exact = false;  // products of bytes and their scales are not rounded to bf16
 };
 // value and size [n, heads * head_dim] f64: the result, and the weighted sum of absolute values.
 // scores: scratch of n * heads * max_kv doubles.

@@ -1,5 +1,5 @@
 // ops/cuda/float8_half.cuh -- e4m3 codes as f16 numbers, which hold them exactly: one instruction
-// converts two neighbouring codes, and none converts them into bf16. PTX ISA, "cvt", "mul".
+// converts two neighbouring codes, and none converts them into bf16. PTX ISA, "cvt", "mul", "sub".
 #pragma once
 #include <cstdint>
 
@@ -25,6 +25,11 @@ __device__ __forceinline__ uint32_t last_codes(uint32_t word) {
 __device__ __forceinline__ uint32_t mul_half(uint32_t a, uint32_t b) {
   uint32_t y;
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+  return y;
+}
+__device__ __forceinline__ uint32_t sub_half(uint32_t a, uint32_t b) {
+  uint32_t y;
+  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
   return y;
 }
 __device__ __forceinline__ uint32_t pack_half(float low, float high) {

@@ -255,20 +255,19 @@ std::vector<Approx> attended(const Tensor& q, const Gqa& spec, const Paged& page
   const double bound =
       2 * score_bound + (2.0 * (position + 1 - first) + 32) * kF32Round + (narrow ? kBf16Round : 0);
   std::vector<Approx> out;
-  for (size_t i = 0; i < total.size(); ++i)
-    out.push_back({total[i] / sum, bound * size[i] / sum});
+  for (size_t i = 0; i < total.size(); ++i) out.push_back({total[i] / sum, bound * size[i] / sum});
   return out;
 }
 
-// Values of a cache of e4m3 are either rounded, all of them, or exact.
+// Values of a cache of bytes are either rounded, all of them, or exact.
 void expect_attention_at(const Tensor& out, const Tensor& q, const Gqa& spec, const Paged& paged,
                          int seq, int position, int head) {
   const Tensor got = out.col_range(int64_t{head} * spec.head_dim, spec.head_dim);
   std::vector<Approx> want;
   const auto wanted = [&](int64_t, int64_t i) { return want[static_cast<size_t>(i)]; };
   want = attended(q, spec, paged, seq, position, head, false);
-  if (paged.kv.format.dtype == DType::kF8E4M3 && !is_near(got, wanted))
-    want = attended(q, spec, paged, seq, position, head, true);
+  const bool bytes = paged.kv.format.quantized() && paged.kv.format.dtype != DType::kU4;
+  if (bytes && !is_near(got, wanted)) want = attended(q, spec, paged, seq, position, head, true);
   expect_near(got, wanted);
 }
 

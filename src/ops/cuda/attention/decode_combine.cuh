@@ -95,6 +95,20 @@ __device__ void combine(const DecodeArgs& d, const Run& run, Shared<S>& shared, 
   }
 }
 
+// The place of a column in a row of results in shared memory, where rows and columns that are
+// written or read at the same time lie in different banks. Of a quantized cache a fragment has
+// every eighth column: it is stored as it lies in registers, and neighbouring columns are read
+// apart.
+template <class S>
+__device__ int place_of(int row, int column) {
+  if constexpr (S::kQuantized) {
+    constexpr int kFragments = S::kColumns / 8;
+    const int in_warp = column % S::kColumns, n = in_warp % kFragments;
+    column += n * 8 + (in_warp / kFragments ^ n / 4 * (32 / kFragments)) - in_warp;
+  }
+  return column ^ row * 8;
+}
+
 // Merges the four quarters' softmaxes: f(row, column, value, top, sum) for every element.
 template <class S, class F>
 __device__ void merge_quarters(const Run& run, int group, Softmax<S>& s, Shared<S>& shared, F f) {
@@ -114,19 +128,13 @@ __device__ void merge_quarters(const Run& run, int group, Softmax<S>& s, Shared<
   for (int half = 0; half < 2; ++half) {
     if (half * kHalf >= rows) break;
     const float unit = s.units.of_values(half);
-    // Columns are swizzled by row, so that the rows of a fragment lie in different banks.
+    const int r = lane / 4;
 #pragma unroll
     for (int n = 0; n < S::kColumns / 8; ++n) {
-      float* row = shared.o[my.quarter][lane / 4];
-      const int column = my.column + column_of<S>(n, lane % 4 * 2), swizzle = lane / 4 * 8;
-      if constexpr (S::kQuantized) {
-        row[column ^ swizzle] = s.o[n][2 * half] * unit;
-        row[(my.column + column_of<S>(n, lane % 4 * 2 + 1)) ^ swizzle] =
-            s.o[n][2 * half + 1] * unit;
-      } else {
-        *reinterpret_cast<float2*>(&row[column ^ swizzle]) =
-            make_float2(s.o[n][2 * half] * unit, s.o[n][2 * half + 1] * unit);
-      }
+      if (half * kHalf + r >= rows) continue;
+      const int place = place_of<S>(r, my.column + column_of<S>(n, lane % 4 * 2));
+      *reinterpret_cast<float2*>(&shared.o[my.quarter][r][place]) =
+          make_float2(s.o[n][2 * half] * unit, s.o[n][2 * half + 1] * unit);
     }
     named_sync(kComputeBarrier, S::kComputing);
     for (int i = tid; i < kHalf * S::kDim; i += S::kComputing) {
@@ -139,7 +147,7 @@ __device__ void merge_quarters(const Run& run, int group, Softmax<S>& s, Shared<
       for (int w = 0; w < kQuarters; ++w) {
         const float keep = exp2_fast(shared.top[w][row] - base);
         sum += shared.sum[w][row] * keep;
-        value += shared.o[w][r][column ^ (r * 8)] * keep;
+        value += shared.o[w][r][place_of<S>(r, column)] * keep;
       }
       f(row, column, value, top, sum);
     }

@@ -21,7 +21,7 @@ __device__ __forceinline__ uint32_t swizzled_offset(int row, int chunk) {
                                (((chunk % 8) ^ (row % 8)) * 16));
 }
 
-// Units of a row's sums beside its softmax (decode_float8.cuh).
+// Units of a row's sums beside its softmax (decode_bytes.cuh).
 template <class S>
 struct Units {
   __device__ void begin_piece() {}
@@ -214,8 +214,8 @@ __device__ __forceinline__ void rescale(Softmax<S>& s, int half, float top, floa
 
 // Attends to 16 positions from t0 on: this warp's quarter of the tile in that stage.
 template <class S>
-requires(!S::kFloat8) __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<S>& s,
-                                                int t0, Shared<S>& shared, int stage) {
+requires(!S::kBytes) __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<S>& s,
+                                               int t0, Shared<S>& shared, int stage) {
   float score[2][4] = {};
   multiply_keys(d, run, s, shared, stage, score);
 #pragma unroll

@@ -4,13 +4,13 @@
 // end of a head. The query vectors of a kv head are the 16 rows of an mma.
 #pragma once
 #include "ops/cuda/attention/attend_kernels.h"
+#include "ops/cuda/attention/decode_bytes.cuh"
 #include "ops/cuda/attention/decode_combine.cuh"
 #include "ops/cuda/attention/decode_compute.cuh"
 #include "ops/cuda/attention/decode_copy.cuh"
-#include "ops/cuda/attention/decode_float8.cuh"
+#include "ops/cuda/attention/decode_nibbles.cuh"
 #include "ops/cuda/attention/decode_padding.cuh"
 #include "ops/cuda/attention/decode_pieces.cuh"
-#include "ops/cuda/attention/decode_quantized.cuh"
 #include "ops/cuda/launch.cuh"
 
 namespace skiff::cuda::decode {

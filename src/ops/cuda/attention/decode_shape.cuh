@@ -22,7 +22,8 @@ struct Shape {
   static constexpr int kDim = kDimension;
   static constexpr KvElement kElement = kElements;
   static constexpr bool kQuantized = is_quantized(kElement);
-  static constexpr bool kFloat8 = kElement == KvElement::kE4M3;  // decode_float8.cuh
+  static constexpr bool kBytes = kElementBits<kElement> == 8;    // decode_bytes.cuh
+  static constexpr bool kNibbles = kElementBits<kElement> == 4;  // decode_nibbles.cuh
   static constexpr int kStages = stages<kDim, kElement>();
   static constexpr int kRuns = kStages < 8 ? 8 : 16;   // entries of Shared::runs; > kStages
   static constexpr int kBlocks = kDim == 256 ? 1 : 2;  // per multiprocessor

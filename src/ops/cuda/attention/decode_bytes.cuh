@@ -1,7 +1,7 @@
-// ops/cuda/attention/decode_float8.cuh -- the split-KV decode kernel's main loop body over a cache
-// of e4m3, whose codes become f16 numbers, two with one instruction. Scales do not meet the codes:
-// that of a key multiplies its scores, and that of a value its probability. So a value is the
-// product of code and scale itself, not rounded to bf16 (ops/kv_quant.h).
+// ops/cuda/attention/decode_bytes.cuh -- the split-KV decode kernel's main loop body over a cache
+// of bytes, int8 or e4m3, whose codes become f16 numbers, which hold them exactly. Scales do not
+// meet the codes: that of a key multiplies its scores, and that of a value its probability. So a
+// value is the product of code and scale itself, not rounded to bf16 (ops/kv_quant.h).
 //
 // What the tensor cores get is f16 on both sides, so queries and probabilities have units, powers
 // of two that keep them in its range:
@@ -12,15 +12,15 @@
 //   unit, which follows from what that row sees. A probability times its scale is rounded to 11
 //   bits, or to 2^-33 of the largest scale so far where it is below 2^-22 of that.
 //
-// A lane takes words of a head in the order in which they lie in memory (decode_quantized.cuh).
+// A lane takes words of a head in the order in which they lie in memory (decode_words.cuh).
 #pragma once
-#include "ops/cuda/attention/decode_quantized.cuh"
+#include "ops/cuda/attention/decode_words.cuh"
 #include "ops/cuda/float8_half.cuh"
 
 namespace skiff::cuda::decode {
 
 template <class S>
-requires(S::kFloat8) struct Units<S> {
+requires(S::kBytes) struct Units<S> {
   float score[2];          // a row's scores are the sums times this and the key's scale
   float value[2];          // its probabilities are multiplied by this and the value's scale
   uint32_t most_value[2];  // bits of the largest scale that needs no other unit
@@ -42,9 +42,18 @@ requires(S::kFloat8) struct Units<S> {
   }
 };
 
+// Codes 0 and 1 of a word, or 2 and 3 (kLast), as a pair of f16.
+template <KvElement kElement, bool kLast>
+__device__ __forceinline__ uint32_t code_pair(uint32_t word) {
+  if constexpr (kElement == KvElement::kE4M3) return kLast ? last_codes(word) : first_codes(word);
+  // 128 more than a code is a byte from 0 on, and below the bits of 1024 a number that much larger.
+  const uint32_t codes = __byte_perm(word ^ 0x80808080u, 0x64646464u, kLast ? 0x4342 : 0x4140);
+  return sub_half(codes, 0x64806480u);
+}
+
 // Loads a row of queries, or zeros: words as they lie in memory, which come as f16 in a unit.
 template <class S>
-requires(S::kFloat8) __device__ void load_queries(Softmax<S>& s, int half, const __nv_bfloat16* q) {
+requires(S::kBytes) __device__ void load_queries(Softmax<S>& s, int half, const __nv_bfloat16* q) {
   using P = KeyPieces<S>;
   uint32_t most = 0;
   for_each_piece<S>([&](int, int, int element, int step) {
@@ -99,7 +108,8 @@ __device__ __forceinline__ void multiply_key_codes(const Softmax<S>& s, const Sh
           word, shared.k[stage] + panel * kTile * S::kPanelBytes, row + n * 8, byte);
 #pragma unroll
       for (int w = 0; w < P::kWords; ++w)
-        mma_f16(part[w % 2][n], s.q[step + w], first_codes(word[w]), last_codes(word[w]));
+        mma_f16(part[w % 2][n], s.q[step + w], code_pair<S::kElement, false>(word[w]),
+                code_pair<S::kElement, true>(word[w]));
     }
   });
 #pragma unroll
@@ -108,26 +118,6 @@ __device__ __forceinline__ void multiply_key_codes(const Softmax<S>& s, const Sh
     for (int i = 0; i < 4; ++i) score[n][i] = part[0][n][i] + part[1][n][i];
   }
 }
-
-// What a lane adds of 16 positions' values: words of positions first, first + 1, first + 8 and
-// first + 9, where `first` is that of its columns of the weights.
-template <class S>
-struct ValueWords {
-  static constexpr int kLaneBytes = S::kColumns / 8;
-  uint32_t word[4][kLaneBytes / 4];
-
-  __device__ ValueWords(const Shared<S>& shared, int stage) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const WarpPart my = part_of_warp<S>();
-    const int byte = my.column + lane / 4 * kLaneBytes;
-    const uint8_t* panel = shared.v[stage] + byte / S::kPanelBytes * kTile * S::kPanelBytes;
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      load_words<kLaneBytes, S::kPanelBytes>(word[i], panel,
-                                             my.quarter * 16 + lane % 4 * 2 + i / 2 * 8 + i % 2,
-                                             byte % S::kPanelBytes);
-  }
-};
 
 template <class S>
 __device__ __forceinline__ void multiply_value_codes(Softmax<S>& s, const ValueWords<S>& v,
@@ -139,8 +129,10 @@ __device__ __forceinline__ void multiply_value_codes(Softmax<S>& s, const ValueW
       const uint32_t bytes = pair == 0 ? 0x5140 : 0x7362;
       const uint32_t low = __byte_perm(v.word[0][w], v.word[1][w], bytes);
       const uint32_t high = __byte_perm(v.word[2][w], v.word[3][w], bytes);
-      mma_f16(s.o[4 * w + 2 * pair], weights, first_codes(low), first_codes(high));
-      mma_f16(s.o[4 * w + 2 * pair + 1], weights, last_codes(low), last_codes(high));
+      mma_f16(s.o[4 * w + 2 * pair], weights, code_pair<S::kElement, false>(low),
+              code_pair<S::kElement, false>(high));
+      mma_f16(s.o[4 * w + 2 * pair + 1], weights, code_pair<S::kElement, true>(low),
+              code_pair<S::kElement, true>(high));
     }
   }
 }
@@ -219,8 +211,8 @@ __device__ __forceinline__ void make_weights(Softmax<S>& s, const float (&score)
 
 // Attends to 16 positions from t0 on: this warp's quarter of the tile in that stage.
 template <class S>
-requires(S::kFloat8) __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<S>& s,
-                                               int t0, Shared<S>& shared, int stage) {
+requires(S::kBytes) __device__ void attend_16(const DecodeArgs& d, const Run& run, Softmax<S>& s,
+                                              int t0, Shared<S>& shared, int stage) {
   const CacheArgs& c = d.args.cache;
   const bool edge = is_edge(d, run, t0);
   if (edge && has_unseen(d, run, t0)) clear_unseen_codes(d, run, shared, stage, t0);
