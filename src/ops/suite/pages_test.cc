@@ -173,8 +173,8 @@ Tensor Paged::scale_row(const Tensor& scales, int seq, int position, int head) c
   return scales.row_range(page_of(seq, position), 1).col_range(at, scales.dim[3]);
 }
 
-std::vector<double> Paged::row(const Tensor& cache, const Tensor& scales, int seq,
-                               int position, bool exact) const {
+std::vector<double> Paged::row(const Tensor& cache, const Tensor& scales, int seq, int position,
+                               bool exact) const {
   const Tensor elements = cache_row(cache, seq, position);
   const int64_t dim = cache.dim[3];
   std::vector<double> out(static_cast<size_t>(cache.dim[2] * dim));
