@@ -5,24 +5,11 @@
 
 #include "base/load_error.h"
 #include "quantize/parallel.h"
-#include "tensor/convert.h"
 #include "weights/codes.h"
+#include "weights/quant_rule.h"
 
 namespace skiff::quantize {
 namespace {
-
-float in_dtype(float x, DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return x;
-    case DType::kF16:
-      return to_float(to_f16(x));
-    case DType::kBF16:
-      return to_float(to_bf16(x));
-    default:
-      SKIFF_CHECK(false, "a scale of {}", name(dtype));
-  }
-}
 
 float steps_of_range(DType element) {
   switch (element) {
@@ -57,7 +44,7 @@ Step step_for(const WeightFormat& format, float low, float high) {
   SKIFF_CHECK(format.scale.has_value(), "{} has no scale", describe(format));
   const float exact =
       format.zero ? (high - low) / 15 : std::max(-low, high) / steps_of_range(format.dtype);
-  const float scale = in_dtype(exact, *format.scale);
+  const float scale = rounded_scale(exact, *format.scale);
   if (scale == 0) return {};
   if (!std::isfinite(scale))
     fail_load("a weight of magnitude {} has no scale in {}; the checkpoint is damaged",

@@ -7,9 +7,7 @@
 #include "weights/codes.h"
 
 namespace skiff {
-namespace {
-
-float rounded(float x, DType dtype) {
+float rounded_scale(float x, DType dtype) {
   switch (dtype) {
     case DType::kF32:
       return x;
@@ -21,6 +19,8 @@ float rounded(float x, DType dtype) {
       SKIFF_CHECK(false, "a scale of {}", name(dtype));
   }
 }
+
+namespace {
 
 float exact_scale(QuantRule rule, bool four_bits, float low, float high) {
   const float largest = std::max(-low, high);
@@ -59,7 +59,7 @@ bool fits(QuantRule rule, const WeightFormat& format) {
 
 BlockScale block_scale(QuantRule rule, DType element, DType scale, float low, float high) {
   const float exact = exact_scale(rule, bits(element) == 4, low, high);
-  const float stored = rounded(exact, scale);
+  const float stored = rounded_scale(exact, scale);
   if (stored == 0) return {};
   return {.divisor = rule == QuantRule::kPaddle ? exact : stored, .stored = stored};
 }

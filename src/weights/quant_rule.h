@@ -24,6 +24,9 @@ enum class QuantRule : uint8_t {
   kFloat8,
 };
 
+// Returns x rounded to the dtype of a scale: kF32, kF16 or kBF16.
+float rounded_scale(float x, DType dtype);
+
 // Returns whether the rule makes weights of that format.
 bool fits(QuantRule rule, const WeightFormat& format);
 

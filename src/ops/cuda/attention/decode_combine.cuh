@@ -95,21 +95,37 @@ __device__ void combine(const DecodeArgs& d, const Run& run, Shared<S>& shared, 
   }
 }
 
-// The place of a column in a row of results in shared memory, where rows and columns that are
-// written or read at the same time lie in different banks. Of a quantized cache a fragment has
-// every eighth column: it is stored as it lies in registers, and neighbouring columns are read
-// apart.
+// Neighbouring columns of a row of results that one thread merges.
+constexpr int kMerged = 4;
+using Merged = Pack<float, kMerged>;
+
+// The place of a column in a row of results in shared memory, where what is written or read at the
+// same time lies in different banks. A fragment over a quantized cache has every eighth column: it
+// is stored as it lies in registers, and neighbouring columns are read apart.
 template <class S>
 __device__ int place_of(int row, int column) {
   if constexpr (S::kQuantized) {
     constexpr int kFragments = S::kColumns / 8;
     const int in_warp = column % S::kColumns, n = in_warp % kFragments;
-    column += n * 8 + (in_warp / kFragments ^ n / 4 * (32 / kFragments)) - in_warp;
+    column += (n ^ n / 4) * 8 + in_warp / kFragments - in_warp;
   }
   return column ^ row * 8;
 }
 
-// Merges the four quarters' softmaxes: f(row, column, value, top, sum) for every element.
+template <class S>
+__device__ Merged load_merged(const float* results, int row, int column) {
+  Merged to;
+  if constexpr (S::kQuantized) {
+#pragma unroll
+    for (int c = 0; c < kMerged; ++c) to.at[c] = results[place_of<S>(row, column + c)];
+  } else {
+    to = *reinterpret_cast<const Merged*>(results + place_of<S>(row, column));
+  }
+  return to;
+}
+
+// Merges the four quarters' softmaxes: f(row, column, values, top, sum) for all columns, a few
+// neighbouring ones at a time.
 template <class S, class F>
 __device__ void merge_quarters(const Run& run, int group, Softmax<S>& s, Shared<S>& shared, F f) {
   const int tid = static_cast<int>(threadIdx.x), lane = tid % 32;
@@ -137,17 +153,20 @@ __device__ void merge_quarters(const Run& run, int group, Softmax<S>& s, Shared<
           make_float2(s.o[n][2 * half] * unit, s.o[n][2 * half + 1] * unit);
     }
     named_sync(kComputeBarrier, S::kComputing);
-    for (int i = tid; i < kHalf * S::kDim; i += S::kComputing) {
+    for (int i = tid * kMerged; i < kHalf * S::kDim; i += S::kComputing * kMerged) {
       const int r = i / S::kDim, row = half * kHalf + r, column = i % S::kDim;
       if (row >= rows) break;
-      float top = shared.top[0][row], sum = 0, value = 0;
+      float top = shared.top[0][row], sum = 0;
       for (int w = 1; w < kQuarters; ++w) top = fmaxf(top, shared.top[w][row]);
       const float base = top == -INFINITY ? 0.0f : top;
+      Merged value = {};
 #pragma unroll
       for (int w = 0; w < kQuarters; ++w) {
         const float keep = exp2_fast(shared.top[w][row] - base);
         sum += shared.sum[w][row] * keep;
-        value += shared.o[w][r][place_of<S>(r, column)] * keep;
+        const Merged more = load_merged<S>(shared.o[w][r], r, column);
+#pragma unroll
+        for (int c = 0; c < kMerged; ++c) value.at[c] += more.at[c] * keep;
       }
       f(row, column, value, top, sum);
     }
@@ -156,8 +175,9 @@ __device__ void merge_quarters(const Run& run, int group, Softmax<S>& s, Shared<
 }
 
 template <class S>
-__device__ void store_part(Part<S>* part, int row, int column, float value, float top, float sum) {
-  part->o[row][column] = value;
+__device__ void store_part(Part<S>* part, int row, int column, const Merged& value, float top,
+                           float sum) {
+  *reinterpret_cast<Merged*>(&part->o[row][column]) = value;
   if (column > 0) return;
   part->top[row] = top;
   part->sum[row] = sum;
@@ -171,11 +191,11 @@ __device__ void end_run(const DecodeArgs& d, const Run& run, Softmax<S>& s, Shar
   const bool whole = run.tiles == run.share.tiles;
   Part<S>* mine = parts + 2 * blockIdx.x + (run.first == 0 ? 1 : 0);
   merge_quarters(run, d.args.group, s, shared,
-                 [&](int row, int column, float value, float top, float sum) {
-                   if (whole)
-                     write_out(d, run, row, S::kDim, column, Pack<float, 1>{value / sum});
-                   else
-                     store_part(mine, row, column, value, top, sum);
+                 [&](int row, int column, Merged value, float top, float sum) {
+                   if (!whole) return store_part(mine, row, column, value, top, sum);
+#pragma unroll
+                   for (float& x : value.at) x /= sum;
+                   write_out(d, run, row, S::kDim, column, value);
                  });
   if (whole) return;
   const int begin = run.share.base + run.head * run.share.tiles;

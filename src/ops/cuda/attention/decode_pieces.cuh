@@ -76,17 +76,20 @@ __device__ void end_piece(const DecodeArgs& d, const Run& run, int i, Softmax<S>
   Part<S>* mine = whole ? own + i % 2 : all + run.unit + i;
   const Part<S>* before = own + (i + 1) % 2;
   merge_quarters(run, d.args.group, s, shared,
-                 [&](int row, int column, float value, float top, float sum) {
+                 [&](int row, int column, Merged value, float top, float sum) {
                    if (whole && i > 0) {
                      const FoldScale scale(before->top[row], top);
+                     const auto old = *reinterpret_cast<const Merged*>(&before->o[row][column]);
                      top = scale.top;
                      sum = scale.fold(before->sum[row], sum);
-                     value = scale.fold(before->o[row][column], value);
+#pragma unroll
+                     for (int c = 0; c < kMerged; ++c)
+                       value.at[c] = scale.fold(old.at[c], value.at[c]);
                    }
-                   if (whole && last)
-                     write_out(d, run, row, S::kDim, column, Pack<float, 1>{value * inverse(sum)});
-                   else
-                     store_part(mine, row, column, value, top, sum);
+                   if (!whole || !last) return store_part(mine, row, column, value, top, sum);
+#pragma unroll
+                   for (float& x : value.at) x *= inverse(sum);
+                   write_out(d, run, row, S::kDim, column, value);
                  });
   if (whole || !last) return;
   const int first_piece = run.share.base + run.head * pieces;
