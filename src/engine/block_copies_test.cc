@@ -158,9 +158,9 @@ class Steps {
       ASSERT_EQ(std::count(got, got + bytes_, right), bytes_)
           << "step " << flight.step << ", block " << flight.shows[i];
     }
-    StepResult result{.seconds = 1};
+    StepResult result;
     copies_.finish(flight.begun, result);
-    EXPECT_GE(result.copy_seconds, result.seconds - 1);
+    EXPECT_GE(result.copy_seconds, result.seconds) << "the step, which took none, and some copies";
     for (const int host : flight.hosts)
       if (std::ranges::none_of(
               flying_, [&](const Flight& f) { return std::ranges::count(f.hosts, host) > 0; }))
@@ -211,14 +211,14 @@ TEST(BlockCopiesOnADevice, AreDoneInTheOrderOfPlans) {
     GTEST_SKIP() << "no device: " << e.what();
   }
   int beside = 0;
-  for (uint64_t seed = 0; seed < 30; ++seed) {
+  for (uint64_t seed = 0; seed < 12; ++seed) {
     SCOPED_TRACE(seed);
     Steps steps(*ops, seed, /*page=*/4096);
     steps.run(60);
     ASSERT_FALSE(testing::Test::HasFailure());
     beside += steps.beside();
   }
-  EXPECT_GT(beside, 30);
+  EXPECT_GT(beside, 12);
 }
 
 }  // namespace

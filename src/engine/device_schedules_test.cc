@@ -91,6 +91,7 @@ Setup random_device_setup(std::mt19937_64& rng) {
   s.own_thread = false;
   s.share = rng() % 4 != 0;
   if (s.share && rng() % 2 == 0) s.tiers.host_blocks = pick(1, 3 * kContext / s.block_size);
+  s.tiers.always_pays = rng() % 2;  // else measured times decide
   if (rng() % 2) s.limits.policy.max_loads = pick(1, 4);
   return s;
 }

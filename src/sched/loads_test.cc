@@ -149,7 +149,7 @@ class RandomLoads : public Schedule {
   int below(int n) { return static_cast<int>(rng_() % static_cast<uint64_t>(n)); }
   void act(SeqId id) {
     if (below(3) == 0) {
-      NewSequence s = request(static_cast<SeqId>(1 + below(4)), 8 + below(40), 1 + below(16));
+      NewSequence s = request(1 + static_cast<SeqId>(below(4)), 8 + below(40), 1 + below(16));
       s.id = id;
       add(std::move(s));
     }
