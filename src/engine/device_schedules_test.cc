@@ -90,7 +90,9 @@ Setup random_device_setup(std::mt19937_64& rng) {
   if (rng() % 2) s.captures.drafts = pick(1, 3);
   s.own_thread = false;
   s.share = rng() % 4 != 0;
-  if (s.share && rng() % 3 == 0) s.tiers.host_blocks = pick(1, 3 * kContext / s.block_size);
+  if (s.share && rng() % 2 == 0) s.tiers.host_blocks = pick(1, 3 * kContext / s.block_size);
+  s.tiers.always_pays = rng() % 2;  // else measured times decide
+  if (rng() % 2) s.limits.policy.max_loads = pick(1, 4);
   return s;
 }
 
@@ -154,6 +156,7 @@ void check_device_schedules(const char* name, const char* config, int sets, int 
   EXPECT_GT(totals.preemptions, 0u);
   EXPECT_GT(totals.evictions, 0u);
   EXPECT_GT(totals.cached, 0u);
+  EXPECT_GT(totals.from_host, 0u);
   EXPECT_GT(totals.kept, 0);
   EXPECT_GT(totals.drafted, totals.kept);
   print("with a model that drafts", drafted, 0);

@@ -72,6 +72,7 @@ class FakeRunner : public Runner {
 
   StepResult wait(uint64_t step) override {
     catch_up(step);
+    load([step](const Load& load) { return load.step <= step; });
     SKIFF_CHECK(!results_.empty() && results_.begin()->first == step, "waits out of order");
     return std::move(results_.extract(step).mapped());
   }
@@ -85,6 +86,22 @@ class FakeRunner : public Runner {
       run(launched_.front());
   }
 
+  // Carries out loads, in their order, up to the last one for which this holds: as late as StepPlan
+  // allows it.
+  struct Load {
+    uint64_t step = 0;
+    BlockCopy copy;
+  };
+  template <class F>
+  void load(F must_be_done) {
+    const auto last = std::find_if(loads_.rbegin(), loads_.rend(), must_be_done);
+    for (auto left = loads_.rend() - last; left > 0; --left) {
+      const BlockCopy copy = loads_.front().copy;
+      loads_.pop_front();
+      std::ranges::copy(host_block(copy.host), part(memory_, copy.block).begin());
+    }
+  }
+
   std::span<Token> part(std::vector<Token>& memory, int i) {
     const auto size = static_cast<size_t>(options_.block_size);
     SKIFF_CHECK((static_cast<size_t>(i) + 1) * size <= memory.size());
@@ -93,10 +110,12 @@ class FakeRunner : public Runner {
 
   void run(const StepPlan& plan) {
     check_limits(plan);
-    for (const BlockCopy& copy : plan.saves)
+    for (const BlockCopy& copy : plan.saves) {
+      load([&](const Load& load) { return load.copy.block == copy.block; });
       std::ranges::copy(part(memory_, copy.block), host_block(copy.host).begin());
-    for (const BlockCopy& copy : plan.loads)
-      std::ranges::copy(host_block(copy.host), part(memory_, copy.block).begin());
+    }
+    for (const BlockCopy& copy : plan.loads) loads_.push_back({plan.step, copy});
+    load([&](const Load& load) { return std::ranges::count(plan.pages, load.copy.block) > 0; });
     for (const OpenSlot& open : plan.opened) {
       counts_.reopened += open.history.size() > static_cast<size_t>(open.prompt_len);
       slots_.at(static_cast<size_t>(open.slot)) = {.open = open, .history = open.history};
@@ -263,6 +282,7 @@ class FakeRunner : public Runner {
   std::vector<Token> memory_;  // [num_blocks, block_size]
   std::vector<Token> host_;    // [host_blocks, block_size]
   std::deque<StepPlan> launched_;
+  std::deque<Load> loads_;  // those that are not carried out yet
   std::vector<Slot> slots_;
   std::map<uint64_t, StepResult> results_;
   Counts counts_;

@@ -2,16 +2,15 @@
 // those that it gets alone, however its prompt is cut, whichever requests share the step, whatever
 // is preempted or found in the cache or its lower tiers, which may fail, and however many threads
 // compute.
+#include "engine/late_ops_testing.h"
 #include "engine/schedules_testing.h"
 
 namespace skiff::engine {
 namespace {
 
-void check_schedules(const std::string& dir, model::LoadFormat format, DType act, int cases,
-                     const std::optional<DType>& kv = std::nullopt) {
-  std::vector<std::unique_ptr<Model>> models;
-  for (int threads = 1; threads <= 3; ++threads)
-    models.push_back(std::make_unique<Model>(dir, format, act, make_cpu_ops(threads), kv));
+using Models = std::vector<std::unique_ptr<Model>>;
+
+void check_schedules(const std::string& dir, int cases, const Models& models) {
   Totals totals;
   std::set<Token> said;
   for (int seed = 0; seed < cases; ++seed) {
@@ -47,6 +46,14 @@ void check_schedules(const std::string& dir, model::LoadFormat format, DType act
   EXPECT_GT(said.size(), 20u) << "the text must depend on the context";
 }
 
+void check_schedules(const std::string& dir, model::LoadFormat format, DType act, int cases,
+                     const std::optional<DType>& kv = std::nullopt) {
+  Models models;
+  for (int threads = 1; threads <= 3; ++threads)
+    models.push_back(std::make_unique<Model>(dir, format, act, make_cpu_ops(threads), kv));
+  check_schedules(dir, cases, models);
+}
+
 TEST(Schedules, DummyWeightsInFloat32) {
   DummyFolder folder("schedules_f32");
   check_schedules(folder.path(), model::LoadFormat::kDummy, DType::kF32, 50);
@@ -55,6 +62,25 @@ TEST(Schedules, DummyWeightsInFloat32) {
 TEST(Schedules, DummyWeightsInBFloat16) {
   DummyFolder folder("schedules_bf16");
   check_schedules(folder.path(), model::LoadFormat::kDummy, DType::kBF16, 50);
+}
+
+// Blocks are loaded beside rows, and no sooner than somebody waits for them.
+TEST(Schedules, LateLoads) {
+  DummyFolder folder("schedules_late");
+  int begun = 0;
+  for (const DType act : {DType::kF32, DType::kBF16}) {
+    Models models;
+    std::vector<LateOps*> late;
+    for (int i = 0; i < 3; ++i) {
+      auto ops = std::make_unique<LateOps>();
+      late.push_back(ops.get());
+      models.push_back(
+          std::make_unique<Model>(folder.path(), model::LoadFormat::kDummy, act, std::move(ops)));
+    }
+    check_schedules(folder.path(), 50, models);
+    for (const LateOps* ops : late) begun += ops->begun;
+  }
+  EXPECT_GT(begun, 20);
 }
 
 // Prefix hits, preemptions, tiers and rejected drafts over a cache whose rows are quantized.

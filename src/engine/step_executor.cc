@@ -82,12 +82,12 @@ StepPlan blank_step(int rows, int length, int block_size, int drafts = 0, int ch
 StepExecutor::StepExecutor(const model::LoadedModel& model, Ops& ops, comm::Mesh& mesh,
                            std::span<const KvLayer> kv, Options options)
     : kv_(kv),
-      host_(options.host),
       drafter_(options.drafter),
       forced_rate_(options.forced_rate),
       check_(options.check),
       chained_drafts_(chained_drafts_of(options)),
       ops_(ops),
+      copies_(options.host, kv, ops),
       exchange_(*mesh.experts),
       limits_(options.limits),
       arena_(Buffer(ops.device(),
@@ -250,15 +250,6 @@ void StepExecutor::rehearse_long_pass(int rows, int64_t room) {
                      {});
 }
 
-void StepExecutor::copy_blocks(const StepPlan& plan, Flight& flight) {
-  if (plan.saves.empty() && plan.loads.empty()) return;
-  SKIFF_CHECK(host_ != nullptr, "there is no host memory to copy blocks to");
-  const uint64_t begin = ops_.stamp();
-  for (const BlockCopy& copy : plan.saves) host_->save(ops_, kv_, copy.block, copy.host);
-  for (const BlockCopy& copy : plan.loads) host_->load(ops_, kv_, copy.host, copy.block);
-  flight.copies = {begin, ops_.stamp()};
-}
-
 void StepExecutor::launch(const StepPlan& plan, std::span<const RoundPart> round) {
   SKIFF_CHECK(in_flight_ < flights_.size(), "two steps are in flight already");
   if (in_flight_ > 0 && !flights_[oldest_].kept && !flights_[oldest_].plan.chained)
@@ -272,7 +263,7 @@ void StepExecutor::launch(const StepPlan& plan, std::span<const RoundPart> round
   flight.frame.clear();
   flight.lists.reset();
   if (drafter_ != nullptr || forced_rate_) flight.plan = plan;
-  copy_blocks(plan, flight);
+  flight.copies = copies_.start(plan);
   if (!plan.spans.empty()) compute(plan, round, flight);
   keep(plan, flight);
   flight.mark = ops_.mark();
@@ -345,12 +336,11 @@ StepResult StepExecutor::collect() {
   pooler_.finish(pooled_of(flight), flight.spans, flight.result);
   oldest_ = (oldest_ + 1) % flights_.size();
   --in_flight_;
-  if (flight.copies)
-    flight.result.copy_seconds = ops_.seconds_between(flight.copies->first, flight.copies->second);
   // A device computes asynchronously: its step begins once the previous step has ended.
   const auto end = ops_.device() == Device{} ? flight.launched : Clock::now();
   flight.result.seconds = seconds(end - std::max(flight.start, ended_));
   ended_ = end;
+  copies_.finish(flight.copies, flight.result);
   return std::move(flight.result);
 }
 

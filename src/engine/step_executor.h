@@ -10,6 +10,7 @@
 
 #include "comm/communicator.h"
 #include "engine/batch_builder.h"
+#include "engine/block_copies.h"
 #include "engine/model_drafter.h"
 #include "engine/pooler.h"
 #include "engine/slot_tokens.h"
@@ -80,7 +81,7 @@ class StepExecutor {
     StepFrame frame;
     StepResult result;
     uint64_t mark = 0;
-    std::optional<std::pair<uint64_t, uint64_t>> copies;  // stamps before and after saves and loads
+    BlockCopies::Begun copies;
     std::chrono::steady_clock::time_point start, launched;
     bool drawn = false;    // the drawn tokens are in `result`
     bool drafted = false;  // so are the drafts, or there is no drafter
@@ -103,7 +104,6 @@ class StepExecutor {
   void record(const StepPlan& plan);
   template <class F>
   void for_each_captured(F f) const;
-  void copy_blocks(const StepPlan& plan, Flight& flight);
   void compute(const StepPlan& plan, std::span<const RoundPart> round, Flight& flight);
   model::Forward forward(const StepFrame& frame);
   PooledStep& pooled_of(const Flight& flight);
@@ -134,12 +134,12 @@ class StepExecutor {
   model::Forward forward_layers(const RaggedBatch& batch);
 
   std::span<const KvLayer> kv_;
-  model::HostBlocks* host_;
   ModelDrafter* drafter_;
   const std::optional<double> forced_rate_;
   const DraftCheck check_;
   const int chained_drafts_;
   Ops& ops_;
+  BlockCopies copies_;
   comm::RowExchange& exchange_;
   const sched::Limits limits_;
   Arena arena_;

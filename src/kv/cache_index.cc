@@ -99,15 +99,17 @@ void CacheIndex::begin(BlockTable& table, std::span<const Token> tokens, int siz
 void CacheIndex::load(BlockTable& table, std::span<const Token> tokens, int most) {
   const auto n = std::min(table.found.size(), static_cast<size_t>(most));
   const auto first = static_cast<size_t>(table.published);
-  auto loaded = static_cast<int>(first) * block_size_;
   for (size_t i = 0; i < n; ++i) {
-    loaded += tiers_.tokens_in(table.found[i]);
-    tiers_.hold(table.found[i]);
-    tiers_.load(table.found[i], table.blocks[first + i]);
+    const int host = table.found[i];
+    const BlockId mine = table.blocks[first + i];
+    const auto begin = static_cast<int>(first + i) * block_size_;
+    publish(table, tokens, begin + tiers_.tokens_in(host));
+    if (table.blocks[first + i] != mine) continue;
+    tiers_.hold(host);
+    tiers_.load(host, mine);
   }
   table.found.erase(table.found.begin(), table.found.begin() + static_cast<std::ptrdiff_t>(n));
   if (table.found.empty()) table.kept.let_go();
-  publish(table, tokens, loaded);
 }
 
 bool CacheIndex::grow(BlockTable& table, int tokens) {

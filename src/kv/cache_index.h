@@ -1,5 +1,6 @@
 // kv/cache_index.h -- the KV cache as the scheduler sees it: block numbers without bytes.
 #pragma once
+#include <algorithm>
 #include <limits>
 #include <span>
 #include <vector>
@@ -62,11 +63,18 @@ class CacheIndex {
     table.kept.let_go();
   }
   // Makes room for `size` tokens in all in a table just opened, and adds loads of blocks found in
-  // host memory to the plan that is being made: all of them, or `most`. The others follow by
-  // load(), before any row of the sequence is planned. CHECKs that there is room.
+  // host memory to the plan that is being made: all of them, or `most`, but none of a block that
+  // the device has got meanwhile. The others follow by load(), before any row of the sequence is
+  // planned. CHECKs that there is room.
   void begin(BlockTable& table, std::span<const Token> tokens, int size, int most = kAll);
   void load(BlockTable& table, std::span<const Token> tokens, int most);
   static constexpr int kAll = std::numeric_limits<int>::max();
+  // Returns whether the plan that is being made loads blocks of the table, for it or for another
+  // one.
+  bool loads(const BlockTable& table) const {
+    return tiers_.loads_any() &&
+           std::ranges::any_of(table.blocks, [this](BlockId id) { return tiers_.loads(id); });
+  }
   // Makes room for `tokens` tokens in all, all or nothing. Evicts if it must.
   bool grow(BlockTable& table, int tokens);
   // Lets others find the blocks of the first `computed` tokens, whose keys and values are written,

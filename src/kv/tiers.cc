@@ -179,6 +179,7 @@ void Tiers::hold(int host) {
 
 void Tiers::load(int host, BlockId block) {
   loads_.push_back({.block = block, .host = host});
+  this->block(block).loads = true;
   ++stats_.loads;
   const bool fetched = std::exchange(host_block(host).fetched, false);
   (fetched ? stats_.file_tokens : stats_.host_tokens) += static_cast<uint64_t>(tokens_in(host));
@@ -193,7 +194,7 @@ bool Tiers::wanted(const BlockKey& key) const {
 void Tiers::published(BlockId id, const BlockKey& key) {
   OnDevice& b = block(id);
   SKIFF_CHECK(!b.pending, "block {} was not forgotten", id);
-  b = {.key = key, .pending = wanted(key)};
+  b = {.key = key, .pending = wanted(key), .loads = b.loads};
   if (!b.pending) return;
   pending_.push_back(id);
   ++num_pending_;
@@ -303,6 +304,7 @@ void Tiers::finish(StepPlan& plan, const PrefixTree& tree) {
     if (!save_one_owed()) break;
   plan.saves = std::exchange(saves_, {});
   plan.loads = std::exchange(loads_, {});
+  for (const BlockCopy& load : plan.loads) block(load.block).loads = false;
   if (now_.held.empty() && now_.stores.empty()) return;
   SKIFF_CHECK(!plan.empty() || now_.held.empty(), "host blocks are held by no plan");
   now_.step = plan.empty() ? plan.step - 1 : plan.step;  // an empty plan is never committed

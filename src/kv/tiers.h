@@ -132,6 +132,9 @@ class Tiers {
   void keep(Kept& kept, std::span<const int> hosts);
   void hold(int host);                 // pins it until the plan that is being made is committed
   void load(int host, BlockId block);  // adds a load to that plan; the host block is held
+  // Whether that plan loads the block, and whether it loads any.
+  bool loads(BlockId block) const { return blocks_[static_cast<size_t>(block)].loads; }
+  bool loads_any() const { return !loads_.empty(); }
   int tokens_in(int host) const { return host_blocks_[static_cast<size_t>(host)].tokens; }
   // Called when a block has entered the prefix tree.
   void published(BlockId block, const BlockKey& key);
@@ -205,6 +208,7 @@ class Tiers {
   struct OnDevice {
     BlockKey key{};
     bool pending = false;  // to be saved because a source wants it
+    bool loads = false;    // loaded by the plan that is being made
   };
   struct HostBlock {
     uint64_t storing = 0;  // a bit for each source that the block will be stored in

@@ -55,8 +55,11 @@ struct BlockCopy {
   bool operator==(const BlockCopy&) const = default;
 };
 
-// Carried out in this order: saves (from the device), loads (to it), then the rows. So a block may
-// be reused by the plan that saves it, and read by the plan that loads it.
+// Carried out as if in this order: saves (from the device), loads (to it), then the rows. So a
+// block may be reused by the plan that saves it, and read by the plan that loads it. A device loads
+// beside the rows: a step waits for loads, its own or those of an earlier plan that are still under
+// way, only if it names one of their blocks in `pages` or `saves`. All of them are done when it has
+// its result.
 struct StepPlan {
   uint64_t step = 0;
   std::vector<BlockCopy> saves, loads;
@@ -95,7 +98,8 @@ struct StepPlan {
 // sample (or that requested no log-probabilities).
 struct StepResult {
   uint64_t step = 0;
-  double seconds = 0, copy_seconds = 0;                 // the step, and its copies; 0: not measured
+  // What its copies and rows take one after the other, and the copies alone; 0: not measured.
+  double seconds = 0, copy_seconds = 0;
   std::vector<std::vector<Token>> tokens;               // per span: the drafts kept, then one more
   std::vector<std::vector<Token>> drafts;               // per span: for its next step; often empty
   std::vector<std::vector<PositionLogprobs>> logprobs;  // parallel to tokens

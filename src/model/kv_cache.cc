@@ -159,9 +159,8 @@ void HostBlocks::save(Ops& ops, std::span<const KvLayer> layers, int block, int 
   ops.copy(view_of(host), piece);
 }
 
-void HostBlocks::load(Ops& ops, std::span<const KvLayer> layers, int host, int block) const {
-  const Tensor piece = whole_block(layers, block, block_bytes_);
-  ops.copy(piece, view_of(host));
+Arrival HostBlocks::load(std::span<const KvLayer> layers, int host, int block) const {
+  return {whole_block(layers, block, block_bytes_), view_of(host)};
 }
 
 }  // namespace skiff::model

@@ -53,10 +53,10 @@ class HostBlocks {
   int num_blocks() const { return num_blocks_; }
   size_t block_bytes() const { return block_bytes_; }
   std::span<std::byte> block(int host) const;
-  // `layers` are all layers of a KvCache of the same spec, block size and format, where `ops`
-  // computes; the copies are done in order with its operations.
+  // `layers` are all layers of a KvCache of the same spec, block size and format. A save is done in
+  // order with the operations of `ops`, which computes where they lie; a load is the copy returned.
   void save(Ops& ops, std::span<const KvLayer> layers, int block, int host) const;
-  void load(Ops& ops, std::span<const KvLayer> layers, int host, int block) const;
+  Arrival load(std::span<const KvLayer> layers, int host, int block) const;
   // Lets the system have the memory until a block is written again. The contents are lost. Returns
   // the bytes that left. Not for page-locked memory.
   size_t give_back() const;

@@ -42,6 +42,12 @@ struct Arrival {
   Tensor to, from;
 };
 
+// Copies beside other operations, see Ops::copy_beside().
+struct CopiesBeside {
+  uint64_t number = 0;          // counts up; 0: they are in order with all operations
+  uint64_t begin = 0, end = 0;  // stamps before and behind them
+};
+
 // One layer of paged cache. A page begins on a multiple of 16 bytes, and pages may lie further
 // apart than they are long: in a KvCache, a page's stride is a whole block with all layers.
 struct KvLayer {

@@ -95,6 +95,19 @@ class Ops {
   // stamps, and a wait() for a mark made after both. The last 16 stamps are kept.
   virtual uint64_t stamp() = 0;
   virtual double seconds_between(uint64_t from, uint64_t to) = 0;
+  // Copies each `from` to its `to`, of the same dtype and shape, beside the operations that follow:
+  // once all so far are complete, and behind earlier copies like these. Until after() or
+  // wait_copies() no operation may write to either or read `to`. Host memory is page-locked, and in
+  // use until wait_copies(). The last 8 numbers are kept.
+  virtual CopiesBeside copy_beside(std::span<const Arrival> copies) {
+    const uint64_t begin = stamp();
+    for (const Arrival& each : copies) copy(each.to, each.from);
+    return {.begin = begin, .end = stamp()};
+  }
+  // Operations that follow begin once the copies of this number, and earlier ones, are complete.
+  virtual void after(uint64_t /*number*/) {}
+  // Sleeps until these are complete; so seconds_between() may have their stamps.
+  virtual void wait_copies(uint64_t /*number*/) {}
   // Does work(), which only calls this Ops. Where starting operations is expensive, the backend may
   // record what work() starts and start the same again at the next call with that key, without
   // calling work(): with equal keys work() must start the same operations on the same addresses.

@@ -33,6 +33,11 @@ class ForwardOps : public Ops {
   double seconds_between(uint64_t from, uint64_t to) override {
     return base_.seconds_between(from, to);
   }
+  CopiesBeside copy_beside(std::span<const Arrival> copies) override {
+    return base_.copy_beside(copies);
+  }
+  void after(uint64_t number) override { base_.after(number); }
+  void wait_copies(uint64_t number) override { base_.wait_copies(number); }
   void replay(const std::optional<ReplayKey>& key, const std::function<void()>& work) override {
     base_.replay(key, work);
   }

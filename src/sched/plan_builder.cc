@@ -30,15 +30,15 @@ int draft_rows(const Limits& limits, int decodes, bool prefills) {
   return std::min(share, limits.max_logit_rows - limits.max_seqs);
 }
 
-// Returns how many blocks a step may load. Loads come before its rows, so decodes wait for them
-// like for the rows of a prompt.
+// Returns how many blocks a step may load: as many as the decodes alone take the time for. Were
+// there more, the next step would wait for them if it reads them, and the tokens of this one would
+// be told late; but a little more is better than another step before a prompt's first token.
 int loads_of(const Limits& limits, const Wanted& wanted) {
-  constexpr double kLeastLoads = 4;  // however short the aim is
+  constexpr double kLeastLoads = 4, kMore = 1.125;
   if (wanted.decodes == 0) return std::numeric_limits<int>::max();
   if (limits.policy.max_loads > 0) return limits.policy.max_loads;
-  if (wanted.aim == 0 || wanted.load == 0) return std::numeric_limits<int>::max();
-  const double most = (wanted.aim - wanted.base) / wanted.load;
-  return static_cast<int>(std::clamp(most, kLeastLoads, 1e9));
+  if (wanted.base == 0 || wanted.load == 0) return std::numeric_limits<int>::max();
+  return static_cast<int>(std::clamp(kMore * wanted.base / wanted.load, kLeastLoads, 1e9));
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ PlanBuilder::PlanBuilder(uint64_t step, const Limits& limits, const Wanted& want
       rows_(limits.max_rows),
       logit_rows_(limits.max_logit_rows),
       loads_(loads_of(limits, wanted)),
-      load_seconds_(wanted.load),
+      computes_(wanted.computes),
       draft_rows_(
           draft_rows(limits, std::min(wanted.decodes, limits.max_rows), wanted.prompts > 0)),
       draft_length_(limits.policy.cost, wanted.decodes, wanted.base),
@@ -146,7 +146,6 @@ int PlanBuilder::rows_for(const Sequence& s) const {
 int PlanBuilder::take_loads(size_t wanted) {
   const int loads = std::min(static_cast<int>(wanted), loads_);
   loads_ -= loads;
-  attention_ += loads * load_seconds_;
   return loads;
 }
 

@@ -8,14 +8,15 @@ namespace skiff::sched {
 
 // What the sequences want of a step.
 struct Wanted {
-  int decodes = 0;    // sequences that want one row each
-  int prompts = 0;    // others, which want more: those that run, and all that wait
-  int long_rows = 0;  // rows that long prompts which run still want; 0: none runs
-  int pages = 0;      // about how many pages sequences that run name
-  double base = 0;    // the seconds of a step with the decodes alone; 0: not known
-  double aim = 0;     // the seconds that a step with prompts should take; 0: there is no aim
-  double finish = 0;  // the seconds that it may take if a prompt ends in it; at least `aim`
-  double load = 0;    // the seconds of loading one block; 0: not known
+  int decodes = 0;        // sequences that want one row each
+  int prompts = 0;        // others, which want more: those that run, and all that wait
+  int long_rows = 0;      // rows that long prompts which run still want; 0: none runs
+  int pages = 0;          // about how many pages sequences that run name
+  bool computes = false;  // whether any that runs wants rows
+  double base = 0;        // the seconds of a step with the decodes alone; 0: not known
+  double aim = 0;         // the seconds that a step with prompts should take; 0: there is no aim
+  double finish = 0;      // the seconds that it may take if a prompt ends in it; at least `aim`
+  double load = 0;        // the seconds of loading one block; 0: not known
 };
 
 class PlanBuilder {
@@ -37,9 +38,12 @@ class PlanBuilder {
   // Plans rows [s.planned, s.planned + count), the last `draft` of them drafts. The sequence has a
   // slot and blocks for them.
   void add(Sequence& s, int count, int draft);
-  // Returns how many of `wanted` blocks are loaded from lower tiers before the rows of this step,
-  // whose time they take.
+  // Returns how many of `wanted` blocks are loaded from lower tiers beside the rows of this step.
   int take_loads(size_t wanted);
+  // Returns whether rows that read such a block may be in it, so that all of its rows wait: if none
+  // are that need not. The others come in the next step.
+  bool may_wait_for_loads() const { return waits_ || !(computes_ || rows_ < limits_.max_rows); }
+  void wait_for_loads() { waits_ = true; }
   StepPlan take() { return std::move(plan_); }
 
  private:
@@ -53,7 +57,8 @@ class PlanBuilder {
   int rows_, logit_rows_;  // rows that are left
   int large_ = 0;          // large prompts with rows in it
   int loads_;              // blocks that may still be loaded
-  double load_seconds_;    // that one of them takes
+  bool computes_;          // see Wanted
+  bool waits_ = false;     // its rows wait for its loads
   int draft_rows_;         // draft rows that are left
   DraftLength draft_length_;
   double long_cost_;   // the cost that is left, see Policy
@@ -61,7 +66,7 @@ class PlanBuilder {
   // With an aim: when the step should end, with long prompts and without. 0: no aim.
   double end_ = 0, short_end_ = 0;
   double finish_ = 0;       // when it should end if a short prompt ends in it, too
-  double attention_ = 0;    // seconds of the attention and of the loads planned so far
+  double attention_ = 0;    // seconds of the attention planned so far
   int prompt_rows_ = 0;     // rows of prompts planned so far
   bool owes_long_ = false;  // a long prompt runs, and none of its rows is planned
 };

@@ -67,9 +67,10 @@ struct SchedulerStats {
 // blocks, it waits for the verdict.
 //
 // A sequence whose beginning lies in a lower tier of the cache (see kv/tiers.h) starts with a plan
-// that loads it, or with several where sequences that decode would wait for that too long. Where it
-// must be fetched from a source first, the sequence is skipped until the source has answered;
-// blocks that did not arrive are computed.
+// that loads it, or with several if that takes longer than a step of sequences that decode. Its
+// rows come in a later plan, so that no others wait for the loads, or in the same one if there are
+// no others. Where it must be fetched from a source first, the sequence is skipped until the source
+// has answered; blocks that did not arrive are computed.
 //
 // Not thread-safe.
 class Scheduler {
@@ -121,6 +122,7 @@ class Scheduler {
   StepPlan plan_saves();
   bool may_chain(const StepPlan& plan, size_t span) const;
   void continue_loads(PlanBuilder& step);
+  bool waits_for_loads(const Sequence& s, PlanBuilder& step) const;
   bool continue_decodes(PlanBuilder& step);
   bool continue_prefills(PlanBuilder& step, PromptKind kind);
   Wanted wanted() const;

@@ -72,6 +72,7 @@ Wanted Scheduler::wanted() const {
     wanted.pages += static_cast<int>(s->table.blocks.size()) + 1;
     wanted.prompts += s->loads();
     if (!s->wants_rows()) continue;
+    wanted.computes = true;
     if (s->left() == 1) {
       ++load.decodes;
       if (cost.known()) load.attention += cost.attention(s->planned, 1);
@@ -122,13 +123,21 @@ bool Scheduler::held_back(const Sequence& s) const {
   return holder_ != nullptr && s.rank > holder_->rank;
 }
 
-// Goes on with loads that one step has no time for. A sequence all of whose blocks are loaded by a
-// plan may have rows in it.
+// Goes on with loads that one step has no time for.
 void Scheduler::continue_loads(PlanBuilder& step) {
   for (const auto& [rank, s] : running_) {
     if (s->finish != Finish::kNone || !s->loads()) continue;
     cache_.load(s->table, s->tokens, step.take_loads(s->table.found.size()));
   }
+}
+
+// Returns whether the rows of a sequence are left to a later step, because this one loads blocks of
+// it, and would wait.
+bool Scheduler::waits_for_loads(const Sequence& s, PlanBuilder& step) const {
+  if (!cache_.loads(s.table)) return false;
+  if (!step.may_wait_for_loads()) return true;
+  step.wait_for_loads();
+  return false;
 }
 
 // Both loops may erase elements behind `it` (preempted sequences), so `it` is advanced only after
@@ -139,7 +148,7 @@ bool Scheduler::continue_decodes(PlanBuilder& step) {
     // Where most sequences have no drafts, the one whose drafts promise more than the token of a
     // step that it misses sits that step out.
     const bool waits = step.worth_waiting(s) > 1;
-    if (!s.wants_rows() || s.left() != 1 || waits || held_back(s)) {
+    if (!s.wants_rows() || s.left() != 1 || waits || held_back(s) || waits_for_loads(s, step)) {
       ++it;
       continue;
     }
@@ -162,7 +171,8 @@ bool Scheduler::continue_prefills(PlanBuilder& step, PromptKind kind) {
     Sequence& s = *it->second;
     const bool asked = kind == PromptKind::kAny || s.is_long == (kind == PromptKind::kLong);
     const bool wants = asked && s.wants_rows() && s.left() > 1 && s.last_step <= step_;
-    const bool may = wants && !held_back(s) && !step.is_one_too_large(s);
+    const bool may =
+        wants && !held_back(s) && !step.is_one_too_large(s) && !waits_for_loads(s, step);
     const int count = may ? step.rows_for(s) : 0;
     if (count == 0) {
       ++it;
@@ -188,9 +198,11 @@ bool Scheduler::make_room(Sequence& s, int tokens) {
   return true;
 }
 
+// The blocks of a sequence that this step loads are not given to its rows.
 Sequence* Scheduler::victim_for(const Sequence& s) const {
   for (auto it = running_.rbegin(); it != running_.rend() && it->first > s.rank; ++it) {
-    if (it->second->in_flight == 0) return it->second;
+    const Sequence& behind = *it->second;
+    if (behind.in_flight == 0 && !cache_.loads(behind.table)) return it->second;
   }
   return nullptr;
 }
@@ -330,7 +342,7 @@ void Scheduler::start(Sequence& s, PlanBuilder& step) {
   const int loads = step.take_loads(s.table.found.size());
   const int count = step.rows_for(s);
   cache_.begin(s.table, s.tokens, s.planned + count, loads);
-  if (!s.loads() && count > 0) step.add(s, count, 0);
+  if (!s.loads() && count > 0 && !waits_for_loads(s, step)) step.add(s, count, 0);
 }
 
 void Scheduler::preempt(Sequence& s) {

@@ -123,6 +123,18 @@ uint64_t CudaOps::stamp() {
   return stream_.stamp();
 }
 
+CopiesBeside CudaOps::copy_beside(std::span<const Arrival> copies) {
+  stream();
+  const CopiesBeside out = copies_beside_.copy(copies);
+  if (options_.synchronous) copies_beside_.wait(out.number);
+  return out;
+}
+
+void CudaOps::after(uint64_t number) {
+  stream();
+  copies_beside_.after(number);
+}
+
 void CudaOps::bind_thread() { check(cudaSetDevice(options_.device), "choosing a device"); }
 
 // The order of additions depends on the number of multiprocessors and on the mode, and cuBLASLt's

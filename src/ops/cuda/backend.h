@@ -7,6 +7,7 @@
 
 #include "ops/cuda/attention/attend.h"
 #include "ops/cuda/beside.h"
+#include "ops/cuda/copy_stream.h"
 #include "ops/cuda/deliver.h"
 #include "ops/cuda/linear/dense.h"
 #include "ops/cuda/mla/expanded_attention.h"
@@ -55,6 +56,9 @@ class CudaOps final : public Ops {
   double seconds_between(uint64_t from, uint64_t to) override {
     return stream_.seconds_between(from, to);
   }
+  CopiesBeside copy_beside(std::span<const Arrival> copies) override;
+  void after(uint64_t number) override;
+  void wait_copies(uint64_t number) override { copies_beside_.wait(number); }
   void replay(const std::optional<ReplayKey>& key, const std::function<void()>& work) override;
   void run_step(const std::optional<ReplayKey>& key, const WholeStep& step,
                 const std::function<void()>& work) override;
@@ -146,6 +150,7 @@ class CudaOps final : public Ops {
   CudaOptions options_;
   Device device_;
   Stream stream_;
+  CopyStream copies_beside_{stream_};
   Buffer scratch_;  // for GEMMs
   DenseProducts products_;
   Buffer row_scratch_;

@@ -39,9 +39,9 @@ void Stream::wait(uint64_t mark) {
   done_ = mark;
 }
 
-uint64_t Stream::stamp() {
+uint64_t Stream::stamp(cudaStream_t at) {
   ++stamps_;
-  check(cudaEventRecord(stamp_events_[stamps_ % kStamps], stream_), "noting the device's time");
+  check(cudaEventRecord(stamp_events_[stamps_ % kStamps], at), "noting the device's time");
   return stamps_;
 }
 

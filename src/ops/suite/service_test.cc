@@ -52,6 +52,11 @@ class InService final : public Ops {
   double seconds_between(uint64_t from, uint64_t to) override {
     return ops_->seconds_between(from, to);
   }
+  CopiesBeside copy_beside(std::span<const Arrival> copies) override {
+    return ops_->copy_beside(copies);
+  }
+  void after(uint64_t number) override { ops_->after(number); }
+  void wait_copies(uint64_t number) override { ops_->wait_copies(number); }
   void replay(const std::optional<ReplayKey>&, const std::function<void()>& work) override {
     work();
   }
