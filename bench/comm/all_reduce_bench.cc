@@ -1,17 +1,19 @@
 // bench/comm/all_reduce_bench.cc -- the fused all-reduce, residual and norm of ranks on CUDA
-// devices, each rank sending all rows to all ranks or to their owners, beside NCCL's all-reduce
-// followed by the same norm. Each call depends on the one before.
+// devices: through their memory, each rank sending all rows to all ranks or to their owners; and
+// through NCCL, where it moves the same bytes as it does between processes. Beside NCCL's own
+// all-reduce followed by the same norm. Each call depends on the one before.
 //
 // bench_all_reduce [--ranks N] [--cols C] [--replays R] [--no-nccl]
 //
-// First every size is checked: the results of the ranks and of our two ways are equal bit for bit,
-// and NCCL's are near them. --replays R then replays one recorded call R times while another thread
-// allocates and frees page-locked memory, and reports the time of each.
+// First every size is checked: the results of the ranks and of our four ways are equal bit for bit,
+// and those of NCCL's sums are near them. --replays R then replays one recorded call R times while
+// another thread allocates and frees page-locked memory, and reports the time of each.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 #include <nccl.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -24,6 +26,7 @@
 #include <vector>
 
 #include "comm/devices/group.h"
+#include "comm/nccl/group.h"
 #include "ops/cuda/backend.h"
 #include "ops/cuda/check.h"
 #include "tensor/device_memory.h"
@@ -90,10 +93,11 @@ struct Rank {
   const std::vector<float> delta_values, residual_values;
 };
 
-enum class Way { kToAll, kToOwners, kNccl };
+enum class Way { kToAll, kToOwners, kGathered, kDealt, kNccl };
+constexpr int kOwnWays = 4;
 
 struct Ways {
-  comm::Communicator &to_all, &to_owners;
+  std::array<comm::Communicator*, kOwnWays> own;
   ncclComm_t nccl;
 };
 
@@ -106,8 +110,8 @@ void need(ncclResult_t result) {
 
 void call(const Ways& ways, Way way, Rank& rank, Tensor to, Tensor from) {
   if (way != Way::kNccl)
-    return (way == Way::kToAll ? ways.to_all : ways.to_owners)
-        .reduce_add_norm(to, rank.residual, from, rank.norm(), comm::ResidualUse::kSums, rank.ops);
+    return ways.own[static_cast<size_t>(way)]->reduce_add_norm(to, rank.residual, from, rank.norm(),
+                                                               comm::ResidualUse::kSums, rank.ops);
   const cudaStream_t stream = static_cast<cuda::CudaOps&>(rank.ops).queue();
   need(ncclAllReduce(from.data, from.data, static_cast<size_t>(from.elements()), ncclBfloat16,
                      ncclSum, ways.nccl, stream));
@@ -125,12 +129,20 @@ class Bench {
       : options_(options),
         all_(0, options.ranks, std::numeric_limits<int64_t>::max()),
         owners_(0, options.ranks, 0),
-        to_all_(all_.make_meshes()),
-        to_owners_(owners_.make_meshes()),
         nccl_(static_cast<size_t>(options.ranks)),
         barrier_(options.ranks) {
     for (int rank = 0; rank < options.ranks; ++rank)
       ops_.push_back(make_cuda_ops({.device = rank, .max_seqs = 8, .max_rows = 64}));
+    meshes_[0] = all_.make_meshes();
+    meshes_[1] = owners_.make_meshes();
+    if (options.nccl) {
+      for (const int64_t owners_from : {std::numeric_limits<int64_t>::max(), int64_t{0}}) {
+        auto& group = groups_.emplace_back(std::make_unique<nccl::Group>(
+            nccl::Group::Settings{.ranks = options.ranks, .owners_from = owners_from}));
+        meshes_[1 + groups_.size()] =
+            group->connect(group->make_id(), comm::make_threads(options.ranks));
+      }
+    }
     if (options.nccl) need(ncclCommInitAll(nccl_.data(), options.ranks, nullptr));
     fmt::print("{} devices; bf16, {} columns; {} calls in a recorded step, median of {}\n",
                options.ranks, options.cols, kCalls, kRounds);
@@ -138,17 +150,19 @@ class Bench {
 
   // Fewer rows than ranks have no owners: the way to all ranks serves them.
   void table() {
-    fmt::print("{:>10} {:>10} {:>13} {:>9} {:>7} {:>11}\n", "bytes", "to all us", "to owners us",
-               "NCCL us", "ratio", "GB/s a way");
+    fmt::print("{:>10} {:>10} {:>13} {:>12} {:>9} {:>9} {:>7} {:>11}\n", "bytes", "to all us",
+               "to owners us", "gathered us", "dealt us", "NCCL us", "ratio", "GB/s a way");
     for (int64_t rows = 1; rows * options_.cols * 2 <= (int64_t{64} << 20); rows *= 2) {
       const Measured all = measure(rows, Way::kToAll), owners = measure(rows, Way::kToOwners);
-      const Measured nccl = options_.nccl ? measure(rows, Way::kNccl) : all;
-      check(all, owners, nccl);
+      const auto measured = [&](Way way) { return options_.nccl ? measure(rows, way) : all; };
+      const Measured gathered = measured(Way::kGathered), dealt = measured(Way::kDealt);
+      const Measured nccl = measured(Way::kNccl);
+      check({all, owners, gathered, dealt}, nccl);
       const double to_all = static_cast<double>(rows * options_.cols) * 2 * (options_.ranks - 1);
       const double to_owners = rows < options_.ranks ? to_all : 2 * to_all / options_.ranks;
       const double gb_s = (all.us < owners.us ? to_all / all.us : to_owners / owners.us) / 1e3;
-      fmt::print("{:>10} {:>10.2f} {:>13.2f} {:>9.2f} {:>7.2f} {:>11.1f}\n",
-                 rows * options_.cols * 2, all.us, owners.us, options_.nccl ? nccl.us : 0.0,
+      fmt::print("{:>10} {:>10.2f} {:>13.2f} {:>12.2f} {:>9.2f} {:>9.2f} {:>7.2f} {:>11.1f}\n",
+                 rows * options_.cols * 2, all.us, owners.us, gathered.us, dealt.us, nccl.us,
                  nccl.us / std::min(all.us, owners.us), gb_s);
     }
   }
@@ -189,6 +203,7 @@ class Bench {
   void begin_service() {
     all_.begin_service();
     owners_.begin_service();
+    for (const auto& group : groups_) group->begin_service();
   }
 
  private:
@@ -201,7 +216,10 @@ class Bench {
         ops_[at]->bind_thread();
         Rank rank(index, rows, options_.cols, *ops_[at]);
         barrier_.arrive_and_wait();
-        work(index, rank, Ways{*to_all_[at].tp, *to_owners_[at].tp, nccl_[at]});
+        Ways ways{.own = {}, .nccl = nccl_[at]};
+        for (size_t way = 0; way < meshes_.size(); ++way)
+          if (!meshes_[way].empty()) ways.own[way] = meshes_[way][at].tp.get();
+        work(index, rank, ways);
       });
     for (std::thread& thread : threads) thread.join();
   }
@@ -246,14 +264,14 @@ class Bench {
 
   // NCCL rounds a sum of bf16 once for each rank that it adds, so the norms may differ by a few
   // steps of bf16, which are 2^-8 of values around 1.
-  static void check(const Measured& ours, const Measured& owners, const Measured& nccl) {
+  static void check(const std::vector<Measured>& own, const Measured& nccl) {
+    const Measured& ours = own.front();
     const auto value = [](uint16_t x) {
       return std::bit_cast<float>(static_cast<uint32_t>(x) << 16);
     };
-    for (const auto& result : ours.results)
-      if (result != ours.results[0]) fail("ranks differ");
-    for (const auto& result : owners.results)
-      if (result != ours.results[0]) fail("owners give other bits");
+    for (const Measured& way : own)
+      for (const auto& result : way.results)
+        if (result != ours.results[0]) fail("ranks, or ways, give other bits");
     for (size_t i = 0; i < ours.results[0].size(); ++i) {
       const float a = value(ours.results[0][i]), b = value(nccl.results[0][i]);
       if (!(std::abs(a - b) <= 0.03f * (1 + std::abs(a)))) fail("NCCL's sums differ");
@@ -266,7 +284,8 @@ class Bench {
 
   const Options options_;
   DeviceGroup all_, owners_;
-  std::vector<comm::Mesh> to_all_, to_owners_;
+  std::vector<std::unique_ptr<nccl::Group>> groups_;
+  std::array<std::vector<comm::Mesh>, kOwnWays> meshes_;  // by Way
   std::vector<ncclComm_t> nccl_;
   std::vector<std::unique_ptr<Ops>> ops_;
   std::barrier<> barrier_;
@@ -295,6 +314,9 @@ Options parse(int argc, char** argv) {
 }  // namespace skiff::devices::bench
 
 int main(int argc, char** argv) {
+  setenv("NCCL_NVLS_ENABLE", "0", 1);  // all as skiff does
+  setenv("NCCL_P2P_DIRECT_DISABLE", "1", 1);
+  setenv("NCCL_GRAPH_REGISTER", "0", 1);
   const auto options = skiff::devices::bench::parse(argc, argv);
   skiff::devices::bench::Bench bench(options);
   bench.begin_service();

@@ -123,10 +123,21 @@ int finish(int code) {
   return code;
 }
 
+// NCCL reads its settings from the environment alone. NVLink multicast stays off, whatever anybody
+// has set: a program that ends while it uses it can leave the devices of a host unusable. And NCCL
+// must not have one device reach into the memory of another: ours is mapped for its own device
+// (tensor/virtual_memory.h).
+void settle_nccl() {
+  setenv("NCCL_NVLS_ENABLE", "0", 1);
+  setenv("NCCL_P2P_DIRECT_DISABLE", "1", 1);
+  setenv("NCCL_GRAPH_REGISTER", "0", 1);
+}
+
 }  // namespace
 }  // namespace skiff::apps
 
 int main(int argc, char** argv) {
+  skiff::apps::settle_nccl();
   try {
     return skiff::apps::finish(skiff::apps::dispatch({argv + 1, argv + argc}));
   } catch (const skiff::apps::UsageError& e) {

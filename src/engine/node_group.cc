@@ -5,6 +5,7 @@
 #include "arch/shard.h"
 #include "base/log.h"
 #include "engine/backend.h"
+#include "engine/device_nodes.h"
 #include "message/wire.h"
 #include "model/kv_cache.h"
 #include "nodes/rendezvous.h"
@@ -65,6 +66,7 @@ peer::Facts node_facts(const Resolved& resolved, const model::ModelConfig& model
            {"the number of blocks in --swap-space", resolved.cache.host_slots}})
     facts.emplace_back(name, std::to_string(value));
   facts.emplace_back("--runner", model.pooling ? "pooling" : "generate");
+  for (auto& fact : device_facts(resolved)) facts.push_back(std::move(fact));
   for (const auto& fact : resolved.nodes.facts) facts.push_back(fact);
   return facts;
 }

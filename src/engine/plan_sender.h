@@ -16,7 +16,8 @@ class PlanSender final : public Runner {
       : here_(std::move(here)), nodes_(nodes) {}
   void bind_thread() override { here_->bind_thread(); }
   void launch(const StepPlan& plan) override;
-  StepResult wait(uint64_t step) override { return here_->wait(step); }
+  // Throws where the group has ended: what devices have then computed has no meaning.
+  StepResult wait(uint64_t step) override;
   void on_ranks(const RankWork& work) override { here_->on_ranks(work); }  // this node's alone
 
  private:

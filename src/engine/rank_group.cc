@@ -15,8 +15,19 @@ namespace skiff::engine {
 namespace {
 
 std::optional<devices::DeviceGroup> devices_of(const Resolved& resolved) {
-  if (resolved.device.kind != ComputeDevice::kCuda || resolved.ranks == 1) return std::nullopt;
+  if (resolved.device.kind != ComputeDevice::kCuda || resolved.ranks == 1 ||
+      resolved.nodes.nodes > 1)
+    return std::nullopt;
   return std::optional<devices::DeviceGroup>(std::in_place, resolved.device.index, resolved.ranks);
+}
+
+// Ranks that wait for another node leave before anybody is told: what tells may not return.
+Lost leaving(DeviceNodes* devices, const Lost& lost) {
+  if (devices == nullptr) return lost;
+  return [devices, lost](const std::string& why) {
+    devices->end(why);
+    if (lost) lost(why);
+  };
 }
 
 }  // namespace
@@ -24,7 +35,8 @@ std::optional<devices::DeviceGroup> devices_of(const Resolved& resolved) {
 RankGroup::RankGroup(const Resolved& resolved, const model::ModelConfig& model, StartLog& log,
                      const OtherReplicas& others, const Lost& lost)
     : lockstep_(others.lockstep),
-      nodes_(join_nodes(resolved, model, lost)),
+      device_nodes_(make_device_nodes(resolved, lost)),
+      nodes_(join_nodes(resolved, model, leaving(device_nodes_.get(), lost))),
       devices_(devices_of(resolved)),
       meshes_(make_meshes(resolved)),
       ranks_(meshes_.size()) {
@@ -37,6 +49,7 @@ RankGroup::RankGroup(const Resolved& resolved, const model::ModelConfig& model, 
 }
 
 std::vector<comm::Mesh> RankGroup::make_meshes(const Resolved& resolved) {
+  if (device_nodes_) return device_nodes_->connect(*nodes_);
   if (nodes_) return nodes_->make_meshes();
   if (devices_) return devices_->make_meshes();
   std::vector<comm::Mesh> meshes = comm::make_thread_meshes(resolved.ranks);
@@ -73,6 +86,7 @@ void RankGroup::warm_up() {
   adopt_tuning();
   warm(&StepExecutor::record);
   if (devices_) devices_->begin_service();
+  if (device_nodes_) device_nodes_->begin_service();
   // From now on steps are timed, so no replica computes before all that share experts can.
   for (const comm::Mesh& mesh : meshes_) mesh.experts->begin_service();
 }
@@ -82,6 +96,8 @@ void RankGroup::warm_up() {
 void RankGroup::adopt_tuning() {
   std::vector<std::byte> tuning = first().ops().tuning();
   if (lockstep_) tuning = lockstep_->of_first(first().sharer(), std::move(tuning));
+  if (device_nodes_)
+    tuning = bytes_of_first(*nodes_, first().group().rank() == 0, std::move(tuning));
   for (const auto& rank : ranks_) {
     const int number = lockstep_ ? rank->sharer() : rank->group().rank();
     if (number > 0 && !rank->ops().adopt_tuning(tuning))

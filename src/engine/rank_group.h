@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/devices/group.h"
-#include "engine/node_group.h"
+#include "engine/device_nodes.h"
 #include "engine/rank.h"
 #include "engine/runner.h"
 
@@ -63,8 +63,10 @@ class RankGroup {
   std::vector<comm::Mesh> make_meshes(const Resolved& resolved);
 
   Lockstep* const lockstep_;
+  // Where ranks have a device each: of the devices of all nodes, and of those of this process.
+  std::unique_ptr<DeviceNodes> device_nodes_;  // outlives nodes_, whose threads call it
   std::unique_ptr<comm::Nodes> nodes_;
-  std::optional<devices::DeviceGroup> devices_;  // where several ranks have a device each
+  std::optional<devices::DeviceGroup> devices_;
   std::vector<comm::Mesh> meshes_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::vector<model::HostBlocks> host_parts_;  // by rank

@@ -264,10 +264,10 @@ Resolved resolve(const EngineConfig& asked, const model::ModelConfig& model) {
   check_speculation(asked, model);
   const ModelSpec& spec = model.spec;
   const ComputeDevice device = device_named(asked.device);
+  check_nodes(asked);
   check_ranks(asked, spec, device);
   check_replicas(asked, device);
   check_sharing(asked, spec, device);
-  check_nodes(asked);
   const Precision precision = precision_of(asked, model);
   const model::SchemeChoice schemes =
       model::choose_schemes(asked.quantization, asked.quantization_config, spec);

@@ -6,6 +6,7 @@
 #include "base/load_error.h"
 #include "base/log.h"
 #include "comm/devices/group.h"
+#include "comm/nccl/group.h"
 #include "draft/methods.h"
 #include "tensor/device_memory.h"
 
@@ -51,23 +52,40 @@ std::string way_out(ModelSpec spec, int ranks) {
   return "; with --enable-expert-parallel ranks have experts whole, and this size fits, too";
 }
 
+std::string devices_from(int there, const ComputeDevice& device) {
+  return fmt::format("{} CUDA devices{}", there,
+                     device.index > 0 ? fmt::format(" from cuda:{} on", device.index) : "");
+}
+
+// Ranks on the devices of several nodes exchange through NCCL.
+void check_cuda_nodes(const EngineConfig& config, const ComputeDevice& device, int there) {
+  const int ranks = config.tensor_parallel, nodes = config.nodes.nodes, here = ranks / nodes;
+  if (here > there)
+    fail_load(
+        "--tensor-parallel-size {} on {} nodes gives each node {} ranks, but there are {}, and "
+        "each rank needs one of its own: {}--device cpu",
+        ranks, nodes, here, devices_from(there, device),
+        there > 0 ? fmt::format("give --tensor-parallel-size {}, or ", nodes * there) : "use ");
+  if (const std::string why = nccl::why_impossible(); !why.empty())
+    fail_load(
+        "--ips with --device cuda needs libnccl.so.2, NCCL {} or later, on every node: {}; "
+        "install it (Debian: libnccl2), or name its folder in LD_LIBRARY_PATH",
+        nccl::version_text(nccl::kLeastVersion), why);
+}
+
 // Every rank has a CUDA device of its own.
 void check_cuda_ranks(const EngineConfig& config, const ComputeDevice& device) {
   const int ranks = config.tensor_parallel;
   const int there = std::max(0, num_cuda_devices() - device.index);
-  if (config.nodes.nodes > 1)
-    fail_load(
-        "one model over {} nodes on cuda is not there yet: leave --ips out, or use --device cpu",
-        config.nodes.nodes);
+  if (config.nodes.nodes > 1) return check_cuda_nodes(config, device, there);
   if (ranks > devices::DeviceGroup::kMaxSize)
     fail_load("--tensor-parallel-size is {}; on cuda it is at most {}", ranks,
               devices::DeviceGroup::kMaxSize);
   if (ranks > there)
     fail_load(
-        "--tensor-parallel-size is {}, but there are {} CUDA devices{}, and each rank needs one of "
-        "its own: give --tensor-parallel-size {}, or --device cpu",
-        ranks, there, device.index > 0 ? fmt::format(" from cuda:{} on", device.index) : "",
-        std::max(1, there));
+        "--tensor-parallel-size is {}, but there are {}, and each rank needs one of its own: give "
+        "--tensor-parallel-size {}, or --device cpu",
+        ranks, devices_from(there, device), std::max(1, there));
 }
 
 }  // namespace

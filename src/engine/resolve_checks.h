@@ -32,8 +32,9 @@ void check_sharing(const EngineConfig& config, const ModelSpec& spec, const Comp
 // keeps whole: replicas, the cache's file, blocks for other instances.
 void check_nodes(const EngineConfig& config);
 
-// Refuses a number of ranks among which the model cannot be cut, and more than one rank on CUDA
-// devices: the devices that a group may have are those of one process so far.
+// Refuses a number of ranks among which the model cannot be cut, more ranks here than there are
+// CUDA devices, and ranks on the devices of several nodes where there is no NCCL. Requires that the
+// nodes divide the ranks.
 void check_ranks(const EngineConfig& config, const ModelSpec& spec, const ComputeDevice& device);
 
 // Refuses drafts for a model that is pooled, a method that does not exist, and settings of a method

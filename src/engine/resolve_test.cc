@@ -29,6 +29,28 @@ model::ModelConfig model_of(int max_context, const std::string& dtype = "") {
   return model;
 }
 
+std::string refusal_of_nodes(const std::string& device, int ranks, int nodes) {
+  EngineConfig config{.device = device, .tensor_parallel = ranks};
+  config.nodes.nodes = nodes;
+  try {
+    resolve(config, model_of(1024));
+  } catch (const LoadError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// There are never so many devices that any follow the 120th.
+TEST(Resolve, NodesWithTooFewDevicesAreRefused) {
+  EXPECT_THAT(
+      refusal_of_nodes("cuda:120", 4, 2),
+      testing::AllOf(HasSubstr("--tensor-parallel-size 4 on 2 nodes"),
+                     HasSubstr("each node 2 ranks, but there are 0 CUDA devices from cuda:120"),
+                     HasSubstr("use --device cpu")));
+  EXPECT_THAT(refusal_of_nodes("cuda:120", 3, 2),
+              testing::AllOf(HasSubstr("--tensor-parallel-size is 3"), HasSubstr("2 nodes")));
+}
+
 TEST(Resolve, ThreadsFollowTheAffinityMask) {
   cpu_set_t before, one;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);

@@ -33,9 +33,9 @@ __global__ __launch_bounds__(kBlockThreads) void reduce_add_norm_kernel(
   for_rows(args.rows, [&](int r) { send_slice<T, N>(turn, args.delta, r, slice); });
   turn.turn_over();
   for_rows(args.rows, [&](int r) {
-    add_and_norm<T, N, kMost>(
-        turn, exchange, args, r, int64_t{r} * cols * sizeof(T), slice, kept,
-        [&](int c, const Words<T, N>& words) { put<T, N>(args.out, r, c, words); });
+    const SumOfSlots<T, N, kMost> sum{turn, exchange, args, r, int64_t{r} * cols * sizeof(T)};
+    add_and_norm<T, N>(args, r, slice, kept, sum,
+                       [&](int c, const Words<T, N>& words) { put<T, N>(args.out, r, c, words); });
   });
 }
 
@@ -51,8 +51,8 @@ __global__ __launch_bounds__(kMaxSliceThreads) void reduce_add_norm_clusters_ker
   send_slice<T, N>(turn, args.delta, r, slice);
   turn.turn_over();
   float* by_column = kept - slice.index * slice_width<N>(cols);
-  const float squares = add_slice<T, N, kMost>(turn, exchange, args, r,
-                                               int64_t{r} * cols * sizeof(T), slice, by_column);
+  const SumOfSlots<T, N, kMost> sum{turn, exchange, args, r, int64_t{r} * cols * sizeof(T)};
+  const float squares = add_slice<N>(args, r, slice, by_column, sum);
   norm_slice<T, N>(args, slice, sum_cluster(squares), by_column,
                    [&](int c, const Words<T, N>& words) { put<T, N>(args.out, r, c, words); });
 }

@@ -88,21 +88,20 @@ __device__ __forceinline__ Words<T, N> sendable_words(const float (&from)[N]) {
   return sendable<T>(reinterpret_cast<const Words<T, N>&>(pack));
 }
 
-// A slice of row r of a ReduceAddNorm: adds to the residual what the ranks have sent of the row to
-// byte `at` of their slots, and keeps the result, multiplied by the weight, in `kept`, which is in
-// shared memory and indexed by column. Returns this thread's sum of squares.
-template <class T, int N, int kMost>
-__device__ __forceinline__ float add_slice(const Turn& turn, const Exchange& exchange,
-                                           const ReduceAddNorm& args, int r, uint64_t at,
-                                           const Slice& slice, float* kept) {
+// A slice of row r of a ReduceAddNorm: adds to the residual what the ranks have of the row, and
+// keeps the result, multiplied by the weight, in `kept`, which is in shared memory and indexed by
+// column. sum_of(column, sum) gives the sum over ranks of N elements. Returns this thread's sum of
+// squares.
+template <int N, class Sum>
+__device__ __forceinline__ float add_slice(const ReduceAddNorm& args, int r, const Slice& slice,
+                                           float* kept, Sum sum_of) {
   float* x = row_of<float>(args.residual, r);
   float squares = 0;
   slice.for_columns<N>([&](int c) {
     float v[N], w[N], sum[N];
     cuda::load<N>(v, x + c);
     cuda::load<N>(w, args.weight + c);
-    sum_ranks<T, N, kMost>(turn, exchange, at + static_cast<uint64_t>(c) * sizeof(T),
-                           row_of<const T>(args.delta, r) + c, sum);
+    sum_of(c, sum);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       v[i] += sum[i];
@@ -113,6 +112,21 @@ __device__ __forceinline__ float add_slice(const Turn& turn, const Exchange& exc
   });
   return squares;
 }
+
+// The sum_of for row r where the other ranks have sent it to byte `at` of their slots.
+template <class T, int N, int kMost>
+struct SumOfSlots {
+  const Turn& turn;
+  const Exchange& exchange;
+  const ReduceAddNorm& args;
+  int r;
+  uint64_t at;
+
+  __device__ __forceinline__ void operator()(int c, float (&sum)[N]) const {
+    sum_ranks<T, N, kMost>(turn, exchange, at + static_cast<uint64_t>(c) * sizeof(T),
+                           row_of<const T>(args.delta, r) + c, sum);
+  }
+};
 
 // Calls emit(column, words) for each N elements of the norm of a slice. `squares` is the sum of
 // squares of the whole row.
@@ -161,11 +175,10 @@ __device__ inline float sum_cluster(float x) {
 }
 
 // Row r by a whole block. `kept` has room for a row.
-template <class T, int N, int kMost, class F>
-__device__ __forceinline__ void add_and_norm(const Turn& turn, const Exchange& exchange,
-                                             const ReduceAddNorm& args, int r, uint64_t at,
-                                             const Slice& slice, float* kept, F emit) {
-  const float squares = add_slice<T, N, kMost>(turn, exchange, args, r, at, slice, kept);
+template <class T, int N, class Sum, class F>
+__device__ __forceinline__ void add_and_norm(const ReduceAddNorm& args, int r, const Slice& slice,
+                                             float* kept, Sum sum_of, F emit) {
+  const float squares = add_slice<N>(args, r, slice, kept, sum_of);
   norm_slice<T, N>(args, slice, sum_slices(squares), kept, emit);
   __syncthreads();
 }

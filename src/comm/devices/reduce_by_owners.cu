@@ -38,11 +38,11 @@ class Groups {
   __device__ void add_up(int group, float* kept) const {
     if (exchange_.rank >= owners_of(group)) return;
     const int r = row(group, exchange_.rank);
-    add_and_norm<T, N, kMost>(turn_, exchange_, args_, r, place(group, 0), slice_, kept,
-                              [&](int c, const Words<T, N>& words) {
-                                turn_.send_all(norms() + place(group, c), words);
-                                put<T, N>(args_.out, r, c, words);
-                              });
+    const SumOfSlots<T, N, kMost> sum{turn_, exchange_, args_, r, place(group, 0)};
+    add_and_norm<T, N>(args_, r, slice_, kept, sum, [&](int c, const Words<T, N>& words) {
+      turn_.send_all(norms() + place(group, c), words);
+      put<T, N>(args_.out, r, c, words);
+    });
   }
 
   // Takes the norms of the rows of others.
