@@ -42,6 +42,7 @@ void StepExecutor::run_whole(const StepPlan& plan, StepFrame& frame, Tensor toke
                              drafter_->joined_drafts(step)};
   std::optional<ReplayKey> key = frame.key;
   key->variant = kWhole;
+  exchange_.expect(frame.shared_rows);
   ops_.run_step(key, {frame.batch, frame.arrivals, results}, [&] {
     arena_.reset();
     ops_.load_tokens(frame.batch.tokens, slots_.all());
