@@ -145,8 +145,8 @@ void BatchBuilder::build(const StepPlan& plan, const sample::Sampler* sampler, S
   std::ranges::copy(out_rows_, batch.out_rows.as<int32_t>());
   const bool padded = frame.key && (plan.chained || captures_.ragged);
   const size_t seqs = padded ? static_cast<size_t>(batch.num_seqs) : frame.rows.num_sampled;
-  frame.whole = padded && plan.chained && round.empty() &&
-                (sampler == nullptr || sampler->draws_plainly(frame.rows.drawn));
+  frame.whole =
+      padded && plan.chained && (sampler == nullptr || sampler->draws_plainly(frame.rows.drawn));
   frame.slots = sampled_slots(frame.rows, seqs);
   batch.moved_back = moved_back(plan, batch.num_seqs, padded && plan.chained);
   if (plan.chained) add_verdicts(plan, frame.slots.rows(), frame);

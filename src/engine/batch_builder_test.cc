@@ -146,15 +146,18 @@ class ChainedSteps : public testing::Test {
     for (int slot = 0; slot < kSlots; ++slot)
       sampler_.open({.slot = slot, .params = params, .history = {1}, .prompt_len = 1});
   }
-  StepFrame build(const std::vector<int>& counts, bool behind) {
+  StepFrame build(const std::vector<int>& counts, bool behind,
+                  const std::vector<RoundPart>& others = {}) {
     StepPlan plan = plan_of(counts, 5);
     plan.chained = true;
     for (Span& span : plan.spans) {
       span.draft = span.count - 1;
       span.after_drafts = behind;
     }
+    std::vector<RoundPart> round = others;
+    if (!round.empty()) round.push_back(part_of(plan));
     StepFrame frame;
-    builder_.build(plan, &sampler_, frame);
+    builder_.build(plan, &sampler_, frame, round);
     builder_.done_with(ops_->mark());
     return frame;
   }
@@ -206,6 +209,23 @@ TEST_F(ChainedSteps, HaveTheirArraysInTheSamePlaces) {
   EXPECT_EQ(all[0], all[2]);  // the builder has memory for two steps, used in turns
   EXPECT_EQ(all[0], all[4]);
   EXPECT_EQ(all[1], all[3]);
+}
+
+// Beside other replicas, too, whose steps are padded to as many rows.
+TEST_F(ChainedSteps, AreWholeInARoundOfRecordedSteps) {
+  open();
+  const StepFrame alone = build({2, 2, 2}, /*behind=*/true);
+  build({2, 2, 2}, /*behind=*/true);
+  const StepFrame beside = build({2, 2, 2}, /*behind=*/true, {{.seqs = 1, .rows = 1}, {}});
+  EXPECT_FALSE(beside.whole) << "one replica has a prompt";
+  EXPECT_EQ(beside.shared_rows->sum, 6 + 1 + 1);
+  const StepFrame padded = build({2, 2, 2}, /*behind=*/true,
+                                 {{.seqs = 3, .rows = 6, .rows_per_seq = 2, .most_per_seq = 2}});
+  EXPECT_TRUE(padded.whole);
+  EXPECT_EQ(padded.shared_rows->sum, 16);
+  EXPECT_EQ(padded.key, alone.key);
+  build({2, 2, 2}, /*behind=*/true);
+  EXPECT_EQ(places(build({2, 2, 2}, /*behind=*/true, {RoundPart{}})), places(padded));
 }
 
 TEST_F(ChainedSteps, AreNotWholeWhereADrawNeedsMore) {

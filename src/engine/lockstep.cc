@@ -10,8 +10,9 @@
 namespace skiff::engine {
 namespace {
 
-// Longer than an engine takes from a step's result to the next plan, and short beside a step.
-constexpr auto kGrace = std::chrono::microseconds(200);
+// Longer than an engine takes from a step's result to the next plan, a few hundred microseconds
+// where hundreds of sequences have drafts, and short beside the round that it would miss.
+constexpr auto kGrace = std::chrono::milliseconds(1);
 // Longer than engines whose steps take the same time differ in when they plan the next one.
 constexpr auto kGraceInFlight = std::chrono::milliseconds(20);
 

@@ -1,6 +1,7 @@
 // Replicas that share experts take part in each other's rounds, sleep together, and end together.
 #include "engine/lockstep.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,28 +42,34 @@ class LockstepTest : public testing::Test {
   }
   // The step of a turn that is a plan.
   static uint64_t step_of(const Turn& turn) { return std::get<StepPlan>(turn).step; }
+  void expect_own(int replica, uint64_t step) {
+    lockstep_.give(replica, plan_with_rows(step));
+    EXPECT_EQ(step_of(lockstep_.next(replica)), step);
+  }
+  void expect_company(int replica) {
+    EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(replica))) << "replica " << replica;
+  }
+  void expect_closed(int replica) {
+    EXPECT_TRUE(is<Lockstep::Closed>(lockstep_.next(replica))) << "replica " << replica;
+  }
 
   Lockstep lockstep_{3};
 };
 
-TEST_F(LockstepTest, AReplicaThatHasRowsCallsTheOthers) {
-  lockstep_.give(1, plan_with_rows(7));
-  EXPECT_EQ(step_of(lockstep_.next(1)), 7u);
-  EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(0)));
-  EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(2)));
-}
-
-TEST_F(LockstepTest, AReplicaThatIsCalledTakesPartWithItsOwnRows) {
-  lockstep_.give(1, plan_with_rows(7));
-  EXPECT_EQ(step_of(lockstep_.next(1)), 7u);
-  lockstep_.give(0, plan_with_rows(9));
-  EXPECT_EQ(step_of(lockstep_.next(0)), 9u);
-  EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(2))) << "one round, although two have rows";
-  lockstep_.close(0);
-  lockstep_.close(1);
-  lockstep_.close(2);
-  for (int replica = 0; replica < 3; ++replica)
-    EXPECT_TRUE(is<Lockstep::Closed>(lockstep_.next(replica))) << replica;
+// Whichever have rows, each once.
+TEST_F(LockstepTest, WhoHasRowsCallsTheOthers) {
+  for (unsigned having = 1; having < 8; ++having) {
+    for (int replica = 0; replica < 3; ++replica)
+      if (having >> replica & 1) expect_own(replica, having);
+    for (int replica = 0; replica < 3; ++replica)
+      if (!(having >> replica & 1)) expect_company(replica);
+    for (int replica = 0; replica < 3; ++replica)
+      EXPECT_EQ(lockstep_.agree(2)[static_cast<size_t>(replica)].rows, having >> replica & 1);
+  }
+  for (int replica = 0; replica < 3; ++replica) {
+    lockstep_.close(replica);
+    expect_closed(replica);
+  }
 }
 
 TEST_F(LockstepTest, CopiesAndTasksNeedNoCompany) {
@@ -74,7 +81,7 @@ TEST_F(LockstepTest, CopiesAndTasksNeedNoCompany) {
   std::get<Lockstep::Task>(turn)();
   EXPECT_TRUE(done);
   lockstep_.close(1);
-  EXPECT_TRUE(is<Lockstep::Closed>(lockstep_.next(1))) << "nobody has called";
+  expect_closed(1);  // nobody has called
 }
 
 // Nobody is called to a round that is not there, so the thread sleeps.
@@ -86,51 +93,43 @@ TEST_F(LockstepTest, WithoutRowsNobodyIsWoken) {
   });
   std::this_thread::sleep_for(milliseconds(50));
   EXPECT_FALSE(woken);
-  lockstep_.give(2, plan_with_rows(1));
-  EXPECT_EQ(step_of(lockstep_.next(2)), 1u);
+  expect_own(2, 1);
   waits.join();
   EXPECT_TRUE(woken);
 }
 
 // Two replicas that plan each step only when they have the last result compute in the same rounds.
 TEST_F(LockstepTest, WhoHadRowsIsAwaitedForAMoment) {
-  lockstep_.give(0, plan_with_rows(1));
-  lockstep_.give(1, plan_with_rows(1));
-  EXPECT_EQ(step_of(lockstep_.next(0)), 1u);
-  EXPECT_EQ(step_of(lockstep_.next(1)), 1u);
-  lockstep_.give(0, plan_with_rows(2));
-  EXPECT_EQ(step_of(lockstep_.next(0)), 2u);
+  expect_own(0, 1);
+  expect_own(1, 1);
+  expect_own(0, 2);
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(1))) << "it has no more";
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::microseconds(150));
+  expect_company(1);  // it has no more
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::microseconds(900));
 }
 
 // A round that is called while a replica has no runner waits for the next one.
 TEST_F(LockstepTest, ARoundWaitsForTheNextRunner) {
   lockstep_.close(0);
-  EXPECT_TRUE(is<Lockstep::Closed>(lockstep_.next(0)));
-  lockstep_.give(1, plan_with_rows(1));
-  EXPECT_EQ(step_of(lockstep_.next(1)), 1u);
-  EXPECT_TRUE(is<Lockstep::Closed>(lockstep_.next(0)));
+  expect_closed(0);
+  expect_own(1, 1);
+  expect_closed(0);
   lockstep_.open(0);
-  EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(0)));
+  expect_company(0);
 }
 
 // A replica that is called while its own step is in flight has its next step soon, or never.
 TEST_F(LockstepTest, WhoHasAStepInFlightIsAwaitedLonger) {
-  lockstep_.give(0, plan_with_rows(1));
-  EXPECT_EQ(step_of(lockstep_.next(0)), 1u);
-  EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(1)));
-  lockstep_.give(1, plan_with_rows(5));
-  EXPECT_EQ(step_of(lockstep_.next(1)), 5u) << "calls replica 0 to the second round";
+  expect_own(0, 1);
+  expect_company(1);
+  expect_own(1, 5);  // calls replica 0 to the second round
   std::thread gives([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     lockstep_.give(0, plan_with_rows(2));
   });
   EXPECT_EQ(step_of(lockstep_.next(0, /*in_flight=*/true)), 2u);
   gives.join();
-  lockstep_.give(1, plan_with_rows(6));
-  EXPECT_EQ(step_of(lockstep_.next(1)), 6u);
+  expect_own(1, 6);
   EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(0, /*in_flight=*/true)));
 }
 
@@ -160,8 +159,7 @@ TEST_F(LockstepTest, AllAgreeOnThePartsOfEachRound) {
 }
 
 TEST_F(LockstepTest, NobodyWaitsForAgreementInAGroupThatHasEnded) {
-  lockstep_.give(1, plan_with_rows(7));
-  EXPECT_EQ(step_of(lockstep_.next(1)), 7u);
+  expect_own(1, 7);
   std::thread ends([&] {
     std::this_thread::sleep_for(milliseconds(20));
     lockstep_.end("replica 2: no room");
@@ -222,6 +220,11 @@ class FailingOps final : public reference::ReferenceOps {
   int norms_;
 };
 
+std::unique_ptr<Ops> ops_failing_at(int norm) {
+  if (norm == 0) return make_reference_ops();
+  return std::make_unique<FailingOps>(norm);
+}
+
 // One of two replicas, or a rank of it, with what it computes with.
 struct Half {
   Half(const std::string& dir, Lockstep& lockstep, int replica, std::unique_ptr<Ops> backend)
@@ -276,31 +279,13 @@ class LockstepRunnerTest : public testing::Test {
  protected:
   LockstepRunnerTest()
       : folder_(testing::UnitTest::GetInstance()->current_test_info()->name(), kMixture) {}
-  std::unique_ptr<Half> half(int replica, int fails_at_norm = 0) {
-    std::unique_ptr<Ops> ops = make_reference_ops();
-    if (fails_at_norm > 0) ops = std::make_unique<FailingOps>(fails_at_norm);
-    return std::make_unique<Half>(folder_.path(), lockstep_, replica, std::move(ops));
+  std::unique_ptr<Half> half(int replica) {
+    return std::make_unique<Half>(folder_.path(), lockstep_, replica, make_reference_ops());
   }
 
   DummyFolder folder_;
   Lockstep lockstep_{2};
 };
-
-// The replica with the step and the idle one may be either.
-TEST_F(LockstepRunnerTest, AStepIsTheSameOnEitherReplicaAndBesideAnother) {
-  const auto a = half(0), b = half(1);
-  LockstepRunner first(lockstep_, 0, *a->executor), second(lockstep_, 1, *b->executor);
-  first.launch(prompt(1));
-  const StepResult alone = first.wait(1);
-  second.launch(prompt(1));
-  EXPECT_EQ(second.wait(1).logprobs, alone.logprobs);
-  for (uint64_t step = 2; step < 40; ++step) {
-    first.launch(prompt(step));
-    second.launch(prompt(step));
-    EXPECT_EQ(first.wait(step).logprobs, alone.logprobs);
-    EXPECT_EQ(second.wait(step).logprobs, alone.logprobs);
-  }
-}
 
 // A device has two steps in flight, and none is computed twice or left out while others are idle.
 TEST_F(LockstepRunnerTest, StepsInFlightAreThoseOfTheHost) {
@@ -382,56 +367,40 @@ TEST_F(LockstepRunnerTest, WorkIsDoneBehindTheStepsThatWereLaunched) {
   EXPECT_EQ(second.wait(1).step, 1u) << "the replica goes on";
 }
 
-// Also where the one that fails has no rows of its own.
-TEST_F(LockstepRunnerTest, AReplicaThatFailsEndsTheGroupWithItsReason) {
-  for (const auto& [norms, device] :
-       {std::pair{1, Device{}}, {3, Device{}}, {5, Device{}}, {1, kAhead}, {3, kAhead}}) {
-    for (const bool idle : {false, true}) {
-      Lockstep lockstep(2);
-      Half a(folder_.path(), lockstep, 0, make_reference_ops());
-      Half b(folder_.path(), lockstep, 1, std::make_unique<FailingOps>(norms));
-      LockstepRunner first(lockstep, 0, make_round_work(*a.executor), device),
-          second(lockstep, 1, make_round_work(*b.executor), device);
-      first.launch(prompt(1));
-      if (!idle) second.launch(prompt(1));
-      first.launch(prompt(2));
-      std::string said;
-      for (const uint64_t step : {1, 2}) {
-        try {
-          first.wait(step);
-        } catch (const comm::GroupEnded& ended) {
-          said = ended.what();
-        }
-      }
-      EXPECT_EQ(said, "replica 1: no room") << norms << " norms, idle: " << idle;
-      if (idle) second.launch(prompt(1));
-      EXPECT_THROW(second.wait(1), std::runtime_error) << "its own exception, from then on";
-    }
-  }
-}
-
 // Two replicas of so many ranks each, of which the last may fail.
-class RanksInLockstep {
+class TwoReplicas {
  public:
-  RanksInLockstep(const std::string& dir, int ranks, int fails_at_norm = 0) : lockstep_(2, ranks) {
+  TwoReplicas(const std::string& dir, int ranks, Device device = {}, int fails_at_norm = 0)
+      : lockstep_(2, ranks) {
     for (int replica = 0; replica < 2; ++replica) {
       std::vector<comm::Mesh> meshes = comm::make_thread_meshes(ranks);
       std::vector<GroupRunner::Member> members;
       for (int rank = 0; rank < ranks; ++rank) {
-        std::unique_ptr<Ops> ops = make_reference_ops();
-        if (replica == 1 && rank == ranks - 1 && fails_at_norm > 0)
-          ops = std::make_unique<FailingOps>(fails_at_norm);
+        const bool fails = replica == 1 && rank == ranks - 1;
         halves_.push_back(std::make_unique<Half>(
             dir, lockstep_,
             model::RankOf{.rank = rank, .size = ranks, .sharer = replica, .sharers = 2},
-            std::move(meshes[static_cast<size_t>(rank)]), std::move(ops)));
+            std::move(meshes[static_cast<size_t>(rank)]),
+            ops_failing_at(fails ? fails_at_norm : 0)));
         members.push_back({*halves_.back()->executor, *halves_.back()->mesh.tp});
       }
       runners_.push_back(std::make_unique<LockstepRunner>(
-          lockstep_, replica, make_round_work(lockstep_, replica, members), Device{}));
+          lockstep_, replica,
+          ranks == 1 ? make_round_work(members[0].executor)
+                     : make_round_work(lockstep_, replica, members),
+          device));
     }
   }
   LockstepRunner& replica(size_t index) { return *runners_[index]; }
+  // Returns what waiting for a step throws.
+  std::string wait(size_t replica, uint64_t step) {
+    try {
+      runners_[replica]->wait(step);
+    } catch (const std::runtime_error& error) {
+      return error.what();
+    }
+    return "";
+  }
 
  private:
   Lockstep lockstep_;
@@ -439,44 +408,51 @@ class RanksInLockstep {
   std::vector<std::unique_ptr<LockstepRunner>> runners_;
 };
 
-TEST(LockstepRanks, AStepIsTheSameOnEitherReplicaAndBesideAnother) {
-  const DummyFolder folder("lockstep_ranks", kMixture);
-  RanksInLockstep two(folder.path(), 2);
-  LockstepRunner &first = two.replica(0), &second = two.replica(1);
-  first.launch(prompt(1));
-  const StepResult alone = first.wait(1);
-  second.launch(prompt(1));
-  EXPECT_EQ(second.wait(1).logprobs, alone.logprobs);
-  for (uint64_t step = 2; step < 30; ++step) {
-    first.launch(prompt(step));
-    second.launch(prompt(step, 5));
-    EXPECT_EQ(first.wait(step).logprobs, alone.logprobs);
-    EXPECT_EQ(second.wait(step).step, step);
+// The replica with the step and the idle one may be either.
+TEST(LockstepReplicas, AStepIsTheSameOnEitherOneAndBesideAnother) {
+  const DummyFolder folder("lockstep_replicas", kMixture);
+  for (const int ranks : {1, 2}) {
+    TwoReplicas two(folder.path(), ranks);
+    LockstepRunner &first = two.replica(0), &second = two.replica(1);
+    first.launch(prompt(1));
+    const StepResult alone = first.wait(1);
+    second.launch(prompt(1));
+    EXPECT_EQ(second.wait(1).logprobs, alone.logprobs);
+    for (uint64_t step = 2; step < 40; ++step) {
+      const bool alike = step % 2;
+      first.launch(prompt(step));
+      second.launch(prompt(step, alike ? 3 : 5));
+      EXPECT_EQ(first.wait(step).logprobs, alone.logprobs);
+      EXPECT_EQ(second.wait(step).logprobs == alone.logprobs, alike);
+    }
+    std::atomic<int> worked = 0;
+    first.on_ranks([&](size_t rank) { worked += 1 << rank; });
+    EXPECT_EQ(worked, (1 << ranks) - 1) << "each rank has done the work once";
   }
-  std::atomic<int> ranks = 0;
-  first.on_ranks([&](size_t rank) { ranks += 1 << rank; });
-  EXPECT_EQ(ranks, 3) << "each rank has done the work once";
 }
 
-// A rank of the one replica waits for a rank of the other, which waits for a third.
-TEST(LockstepRanks, ARankThatFailsEndsAllReplicasWithItsReason) {
-  const DummyFolder folder("lockstep_failing_rank", kMixture);
-  for (const int norms : {1, 2, 3, 4}) {
+// Also where the one that fails has no rows of its own. With ranks, one of a replica waits for one
+// of the other, which waits for a third.
+TEST(LockstepReplicas, OneThatFailsEndsTheGroupWithItsReason) {
+  const DummyFolder folder("lockstep_failing", kMixture);
+  struct Case {
+    int ranks, norm;
+    Device device = {};
+  };
+  for (const auto& [ranks, norm, device] :
+       {Case{1, 1}, {1, 3}, {1, 5}, {1, 1, kAhead}, {1, 3, kAhead}, {2, 1}, {2, 2}, {2, 3}, {2, 4}})
     for (const bool idle : {false, true}) {
-      RanksInLockstep two(folder.path(), 2, norms);
+      SCOPED_TRACE(fmt::format("{} ranks, norm {}, idle {}", ranks, norm, idle));
+      TwoReplicas two(folder.path(), ranks, device, norm);
       two.replica(0).launch(prompt(1));
       if (!idle) two.replica(1).launch(prompt(1));
-      std::string said;
-      try {
-        two.replica(0).wait(1);
-      } catch (const comm::GroupEnded& ended) {
-        said = ended.what();
-      }
-      EXPECT_EQ(said, "replica 1: rank 1: no room") << norms << " norms, idle: " << idle;
+      two.replica(0).launch(prompt(2));
+      two.wait(0, 1);
+      const std::string why = ranks == 1 ? "no room" : "replica 1: rank 1: no room";
+      EXPECT_EQ(two.wait(0, 2), ranks == 1 ? "replica 1: " + why : why);
       if (idle) two.replica(1).launch(prompt(1));
-      EXPECT_THROW(two.replica(1).wait(1), comm::GroupEnded);
+      EXPECT_EQ(two.wait(1, 1), why) << "from then on";
     }
-  }
 }
 
 TEST(SideBySide, ThrowsWhatOneThrewOfItself) {

@@ -33,11 +33,9 @@ void check_drafter_formats(const DrafterSource& drafter, const Precision& precis
                        ops, drafter.stored, "--speculative-config: quantization");
 }
 
-// Verdicts that compare tokens need no host; drafts that texts give do. On devices that share
-// experts, the first pass of a module would take its number of rows from the exchange before it.
+// Verdicts that compare tokens need no host; drafts that texts give do.
 bool chains(const Resolved& resolved) {
   if (!resolved.speculation) return false;
-  if (resolved.sharers > 1 && resolved.device.kind == ComputeDevice::kCuda) return false;
   const DraftRule rule = resolved.speculation->check.rule;
   return (rule == DraftRule::kTargetMatch || rule == DraftRule::kGreedy) &&
          !resolved.speculation->then_ngram();

@@ -157,10 +157,6 @@ void check_sharing(const EngineConfig& config, const ModelSpec& spec, const Comp
     refuse(fmt::format("on cuda more than {} replicas that share experts are",
                        devices::DeviceGroup::kMaxSize),
            fmt::format("give --data-parallel-size {}", devices::DeviceGroup::kMaxSize));
-  if (on_cuda && config.speculation && draft::has_weights(config.speculation->method))
-    spdlog::warn(
-        "{} and --speculative-config with method {}: this has not been run on several devices",
-        asked, config.speculation->method);
   // The last rank has the fewest experts.
   const model::RankOf last{.rank = ranks - 1, .size = ranks, .sharers = replicas};
   if (const auto part = model::spec_of(spec, last); !part)

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <deque>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <set>
 
 #include "arch/shard.h"
@@ -71,6 +73,31 @@ struct Guesses {
   int most = 3, right = 3;
 };
 
+// What was drafted for each sequence, by how many tokens it had said. Where bits depend on a
+// request alone, so do its drafts, however the passes behind a step were made. Thread-safe.
+class DraftsHeard {
+ public:
+  // Near the end of a sequence's blocks there are fewer.
+  void hear(SeqId seq, size_t said, const std::vector<Token>& drafts) {
+    if (drafts.empty()) return;
+    const std::lock_guard lock(mutex_);
+    const auto [known, is_new] = behind_.try_emplace({seq, said}, drafts);
+    if (is_new) return;
+    std::vector<Token>& before = known->second;
+    const auto both = static_cast<std::ptrdiff_t>(std::min(before.size(), drafts.size()));
+    compared += both;
+    EXPECT_TRUE(std::equal(drafts.begin(), drafts.begin() + both, before.begin()))
+        << "sequence " << seq << " behind " << said << " tokens";
+    if (drafts.size() > before.size()) before = drafts;
+  }
+
+  long compared = 0;
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<SeqId, size_t>, std::vector<Token>> behind_;
+};
+
 struct Setup {
   int block_size = 16, num_blocks = 64;
   sched::Limits limits{.max_seqs = 1, .max_rows = 256, .max_context = 200, .max_logit_rows = 256};
@@ -91,6 +118,9 @@ struct Setup {
   std::optional<bool> chains;  // whether steps may be chained; empty: by chance
   DraftCheck check;
   int pauses = 0;  // so many of four runs of steps have no drafts behind them
+  bool records =
+      false;  // steps are recorded before the first one, and replicas begin their service
+  DraftsHeard* heard = nullptr;  // what is told the drafts of a drafter
   // Where the model is a replica that shares experts: all of them run at the same time, and meet
   // before the first step and behind the last one.
   struct {
@@ -191,10 +221,38 @@ class PausingRunner : public Runner {
   bool drafts_ = true;
 };
 
+// Tells what is drafted behind each step.
+class HearingRunner : public Runner {
+ public:
+  HearingRunner(std::unique_ptr<Runner> runner, DraftsHeard& heard)
+      : runner_(std::move(runner)), heard_(heard) {}
+  void bind_thread() override { runner_->bind_thread(); }
+  void launch(const StepPlan& plan) override {
+    flying_.push_back(plan.spans);
+    runner_->launch(plan);
+  }
+  StepResult wait(uint64_t step) override {
+    StepResult result = runner_->wait(step);
+    for (size_t i = 0; i < flying_.front().size(); ++i) {
+      const SeqId seq = flying_.front()[i].seq;
+      heard_.hear(seq, said_[seq] += result.tokens[i].size(), result.drafts[i]);
+    }
+    flying_.pop_front();
+    return result;
+  }
+
+ private:
+  std::unique_ptr<Runner> runner_;
+  DraftsHeard& heard_;
+  std::deque<std::vector<Span>> flying_;
+  std::map<SeqId, size_t> said_;
+};
+
 struct Totals {
   uint64_t preemptions = 0, evictions = 0, cached = 0;
   uint64_t from_host = 0, from_file = 0, written = 0, failed = 0;
   long kept = 0, drafted = 0, steps = 0, chained = 0;
+  long compared = 0;  // drafts, with those that were heard before
 };
 
 using Texts = std::map<SeqId, Heard>;
@@ -280,6 +338,10 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
     parts.emplace_back(model.rank(static_cast<size_t>(i)), mesh, setup, host.part(i, ranks));
     members.push_back({parts.back().executor, *mesh.tp});
   }
+  if (setup.records) {
+    parts[0].executor.record(setup.num_blocks);
+    meshes[0].experts->begin_service();
+  }
   parts[0].executor.tell_chaining(setup.limits);
   sched::Scheduler scheduler(setup.limits, cache);
   std::unique_ptr<Runner> device;
@@ -297,6 +359,8 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
     device = make_runner(parts[0].executor, setup.own_thread ? Device{} : kOther);
   if (setup.drafts && guesses == nullptr)
     device = std::make_unique<DraftingRunner>(std::move(device), *setup.drafts);
+  if (setup.heard != nullptr)
+    device = std::make_unique<HearingRunner>(std::move(device), *setup.heard);
   if (setup.pauses > 0)
     device = std::make_unique<PausingRunner>(std::move(device), setup.pauses, rng());
   GuessingRunner guessing(

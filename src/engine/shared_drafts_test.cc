@@ -1,7 +1,7 @@
 // A model or module that drafts, beside replicas that share the experts of the served model: each
 // request's tokens and log-probabilities are bit for bit those that it gets alone in such a group
 // without drafts, however many tokens are drafted, wherever verdicts are taken, and whatever the
-// other replicas do.
+// other replicas do. Its drafts are those that it gets alone, too.
 #include <gmock/gmock.h>
 
 #include <limits>
@@ -61,6 +61,18 @@ void expect_begins(const Listener& heard, SeqId id, const Heard& alone) {
   EXPECT_TRUE(std::equal(said.begin(), said.end(), alone.tokens.begin())) << "sequence " << id;
 }
 
+// Has `heard` hear the drafts of each request alone, and then those of the setup, where blocks are
+// not shared: a module's last row of a block took the token behind it, which another text may not
+// have.
+void listen(Sharing& group, const std::vector<NewSequence>& requests, const store::TempDir& storage,
+            DraftsHeard& heard, Setup& setup) {
+  std::mt19937_64 rng(1);
+  group.texts_of({.draft_tokens = 3, .heard = &heard}, requests, rng, storage, /*plain=*/false);
+  setup.share = false;
+  setup.tiers = {};
+  setup.heard = &heard;
+}
+
 // One case: requests alone, and the same ones in a random schedule of all replicas, with drafts.
 void check_case(Sharing& group, std::mt19937_64& rng, int seed, bool greedy, Totals& totals) {
   const store::TempDir storage;
@@ -73,6 +85,9 @@ void check_case(Sharing& group, std::mt19937_64& rng, int seed, bool greedy, Tot
   }
   Setup setup = random_setup(rng);
   const Texts alone = group.texts_of({}, requests, rng, storage);
+  DraftsHeard drafts;
+  if (seed % 4 == 1 && group.models[0]->ranks() == 1)
+    listen(group, requests, storage, drafts, setup);
   setup.file_records = 0;  // each replica would need a folder of its own
   setup.damage = false;
   setup.draft_tokens = 1 + seed % 3;
@@ -89,6 +104,7 @@ void check_case(Sharing& group, std::mt19937_64& rng, int seed, bool greedy, Tot
     else
       ASSERT_NO_FATAL_FAILURE(expect_same(replica, {{id, text}}));
   }
+  totals.compared += drafts.compared;
 }
 
 Totals check_texts(Sharing& group, int cases, bool greedy = false) {
@@ -101,6 +117,7 @@ Totals check_texts(Sharing& group, int cases, bool greedy = false) {
   }
   print("drafts of replicas", totals, 0);
   EXPECT_GT(totals.drafted, 0);
+  EXPECT_EQ(totals.compared > 0, group.models[0]->ranks() == 1);
   EXPECT_GT(totals.cached, 0u);
   EXPECT_GT(totals.preemptions, 0u);
   return totals;
@@ -198,6 +215,70 @@ TEST(SharedDrafts, ExpertsThatOneReplicaHasNeedNoOthers) {
                       .page_start = {0, 1},
                       .opened = {{.history = {5, 6, 7}, .prompt_len = 3}}};
   EXPECT_EQ(executor.run(plan).tokens[0].size(), 1u);
+}
+
+// A group whose other rank has rows, none of which come. It remembers what was expected wherever
+// rows meet.
+class Expecting final : public comm::RowExchange {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  void expect(const std::optional<comm::RowsOfRanks>& rows) override { expected_ = rows; }
+  Tensor dispatch(Tensor x, Arena&, Ops&) override {
+    sums.push_back(expected_ ? expected_->sum : 0);
+    return x;
+  }
+  Tensor combine(Tensor parts, int64_t, Arena&, Ops&) override { return parts; }
+
+  std::vector<int64_t> sums;
+
+ private:
+  std::optional<comm::RowsOfRanks> expected_;
+};
+
+// A step of a round, chained or not, says how many rows all have; what drafts asks nobody.
+TEST(SharedDrafts, EachStepExpectsTheRowsOfItsOwnRound) {
+  const DummyFolder served("shared_drafts_expected", kDeepSeek);
+  Sharing group(served.path(), model::LoadFormat::kDummy, DType::kF32, 2);
+  group.add_drafters({.method = "mtp"}, served.path(), model::LoadFormat::kDummy);
+  Model& model = *group.models[0];
+  const auto exchange = std::make_shared<Expecting>();
+  comm::Mesh mesh = comm::make_solo_mesh(), alone = comm::make_solo_mesh();
+  mesh.experts = exchange;
+  const sched::Limits limits{.max_seqs = 2, .max_rows = 8, .max_context = 16, .max_logit_rows = 8};
+  const model::KvCache kv(cached_spec(model.weights.spec, &group.drafters[0]), 1, 16, model.kv,
+                          Device{});
+  ModelDrafter drafter(group.drafters[0], *model.ops, alone,
+                       kv.layers().subspan(model.weights.spec.layers.size()),
+                       {.limits = limits, .tokens = 1, .captures = {1, 2}});
+  StepExecutor executor(model.weights, *model.ops, mesh, kv.layers(),
+                        {.limits = limits,
+                         .captures = {.sizes = {1, 2}, .drafts = 1},
+                         .drafter = &drafter,
+                         .chains = true});
+  int said = 0;
+  const auto sums_of = [&](const StepPlan& plan, const RoundPart& other) {
+    exchange->sums.clear();
+    const RoundPart round[] = {part_of(plan), other};
+    executor.launch(plan, round);
+    said += static_cast<int>(executor.collect().tokens[0].size());
+    return exchange->sums;
+  };
+  const StepPlan prompt{.spans = {{.count = 3, .sample = true}},
+                        .tokens = {5, 6, 7},
+                        .pages = {0},
+                        .page_start = {0, 1},
+                        .opened = {{.history = {5, 6, 7}, .prompt_len = 3}}};
+  const RoundPart five{.seqs = 1, .rows = 5}, two{.seqs = 2, .rows = 2, .rows_per_seq = 1};
+  EXPECT_THAT(sums_of(prompt, five), testing::ElementsAre(8, 8)) << "two mixtures";
+  StepPlan chained{.spans = {{.begin = 3, .count = 2, .draft = 1, .sample = true}},
+                   .tokens = {8, 9},
+                   .pages = {0},
+                   .page_start = {0, 1},
+                   .chained = true};
+  EXPECT_THAT(sums_of(chained, two), testing::ElementsAre(4, 4)) << "all replay steps of two rows";
+  chained.spans[0].begin = 2 + said;
+  EXPECT_THAT(sums_of(chained, five), testing::ElementsAre(7, 7)) << "nobody replays a step";
 }
 
 // The hidden rows of a step, which its drafts follow from, are used before a round in which the

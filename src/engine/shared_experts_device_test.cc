@@ -1,12 +1,15 @@
 // Replicas on CUDA devices that share the experts of a mixture, in random schedules,
 // batch-invariant: each request's tokens and log-probabilities are bit for bit those that it gets
-// while all others are idle, whichever replica has it. Replicas have a device each where there are
-// enough; else all are on the first one, which takes kernels that are loaded before any of them
-// waits for another.
+// while all others are idle, whichever replica has it, and whatever a module drafts for it.
+// Replicas have a device each where there are enough; else all are on the first one, which takes
+// kernels that are loaded before any of them waits for another.
+#include <limits>
 #include <numeric>
 
 #include "base/load_error.h"
+#include "engine/llm.h"
 #include "engine/sharing_testing.h"
+#include "engine/six_requests_testing.h"
 #include "tensor/device_memory.h"
 
 namespace skiff::engine {
@@ -23,9 +26,10 @@ constexpr const char* kErnie = R"({
   "moe_layer_interval": 1, "moe_norm_min": 1e-12, "moe_num_experts": 16,
   "moe_num_shared_experts": 2, "num_attention_heads": 4, "num_hidden_layers": 3,
   "num_key_value_heads": 1, "rms_norm_eps": 1e-05, "rope_theta": 5000.0, "use_bias": false,
-  "tie_word_embeddings": false, "vocab_size": 1004, "torch_dtype": "bfloat16"})";
+  "num_nextn_predict_layers": 1, "tie_word_embeddings": false, "vocab_size": 1004,
+  "torch_dtype": "bfloat16"})";
 
-// Latent attention, and groups of experts.
+// Latent attention, groups of experts, and a module with a mixture of its own.
 constexpr const char* kDeepSeek = R"({
   "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_act": "silu",
   "hidden_size": 256, "intermediate_size": 512, "max_position_embeddings": 1024,
@@ -35,18 +39,27 @@ constexpr const char* kDeepSeek = R"({
   "moe_layer_freq": 1, "q_lora_rank": 128, "kv_lora_rank": 512, "qk_nope_head_dim": 64,
   "qk_rope_head_dim": 64, "v_head_dim": 64, "num_attention_heads": 4, "num_key_value_heads": 4,
   "num_hidden_layers": 3, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
-  "tie_word_embeddings": false, "vocab_size": 1004, "torch_dtype": "bfloat16"})";
+  "num_nextn_predict_layers": 1, "tie_word_embeddings": false, "vocab_size": 1004,
+  "torch_dtype": "bfloat16"})";
 
-// Makes the replicas of a group on CUDA devices.
-void put_on_devices(Sharing& group, const std::string& folder, int replicas) {
+// Without shared experts, which would be apart in the served model only, and so other ones.
+constexpr const char* kQwen = R"({
+  "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 256, "vocab_size": 1004,
+  "head_dim": 128, "intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 1, "max_position_embeddings": 1024, "num_experts": 16,
+  "num_experts_per_tok": 3, "moe_intermediate_size": 192, "norm_topk_prob": true,
+  "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "torch_dtype": "bfloat16"})";
+
+// Makes the replicas of a group on CUDA devices. Without recordings: one is bound to the memory of
+// one executor, and each schedule has its own.
+void put_on_devices(Sharing& group, const std::string& folder, int replicas, bool graphs = false) {
   std::vector<int> devices(static_cast<size_t>(replicas), 0);
   if (num_cuda_devices() >= replicas) std::iota(devices.begin(), devices.end(), 0);
   for (int i = 0; i < replicas; ++i)
-    // A recording is bound to the memory of one executor, and each schedule has its own.
     group.models.push_back(
         Sharing::replica(folder, model::LoadFormat::kDummy, DType::kBF16, i, replicas,
                          make_cuda_ops({.device = devices[static_cast<size_t>(i)],
-                                        .graphs = false,
+                                        .graphs = graphs,
                                         .batch_invariant = true})));
   group.on_devices.emplace(devices, /*owners_from=*/0);
   group.lockstep.emplace(group.on_devices->make_exchanges());
@@ -136,8 +149,113 @@ void check_on_host(const char* name, const char* config, int replicas, int sets)
   check_schedules(group, name, sets, {.requests = 12, .shared = 120, .own = 120, .output = 12});
 }
 
+// Two replicas on a device each, or on the host, which computes ahead as a device does, with a
+// module that drafts, or the model itself, whose drafts are right but for rounding.
+struct Drafting {
+  bool on_devices = true, itself = false;
+  int requests = 20;
+
+  // With recordings, replicas serve one executor each.
+  std::unique_ptr<Sharing> replicas(const std::string& folder, bool graphs) const {
+    if (!on_devices)
+      return std::make_unique<Sharing>(folder, model::LoadFormat::kDummy, DType::kBF16, 2);
+    auto group = std::make_unique<Sharing>();
+    put_on_devices(*group, folder, 2, graphs);
+    if (!graphs) group->on_devices->begin_service();
+    return group;
+  }
+  void add_drafters(Sharing& group, const std::string& folder) const {
+    if (itself)
+      group.add_drafters({.method = "draft_model", .model = folder}, folder,
+                         model::LoadFormat::kDummy, /*seed=*/5);
+    else
+      group.add_drafters({.method = "mtp"}, folder, model::LoadFormat::kDummy);
+  }
+};
+
+// Each request's drafts and its text, which are to be the same in all schedules. Where blocks are
+// shared, drafts depend on other requests: a module's last row of a block takes the token behind
+// it.
+struct Expected {
+  Texts texts;
+  DraftsHeard drafts;
+};
+
+void check_drafts_in(Sharing& group, const std::vector<NewSequence>& requests, Setup setup,
+                     Expected& expected, std::mt19937_64& rng, Totals& totals) {
+  const store::TempDir storage;
+  setup.captures.drafts = setup.draft_tokens;
+  setup.records = true;
+  if (!setup.share) setup.heard = &expected.drafts;
+  const Dealt dealt(requests, 2, rng);
+  std::vector<Listener> heard(2);
+  group.run_all(setup, dealt.commands(/*cancels=*/0, rng), nullptr, rng, storage, heard, totals);
+  for (const auto& [id, text] : expected.texts)
+    ASSERT_NO_FATAL_FAILURE(expect_same(heard[dealt.replica_of.at(id)], {{id, text}}));
+}
+
+// Schedules of one set of requests, with one to three drafts behind recorded steps.
+void check_drafts_of(Sharing& plain, const Drafting& how, const std::string& folder, int seed,
+                     Totals& totals) {
+  std::mt19937_64 rng(static_cast<uint64_t>(seed));
+  const store::TempDir storage;
+  auto requests =
+      random_requests(rng, plain.models[0]->weights.spec.vocab,
+                      {.requests = how.requests, .shared = 120, .own = 120, .output = 60});
+  if (seed % 3 < 2 || how.itself) let_chain(requests);
+  if (how.itself)
+    for (NewSequence& one : requests) one.params = {.temperature = 0};
+  Expected expected{.texts = plain.texts_of(setup_alone(), requests, rng, storage), .drafts = {}};
+  for (int schedule = 0; schedule < 3; ++schedule) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed << " schedule " << schedule);
+    Setup setup = random_shared_setup(rng);
+    if (schedule > 0) setup.num_blocks = kContext / kBlock + 1;
+    if (seed % 2) {
+      setup.share = false;
+      setup.tiers = {};
+    }
+    setup.draft_tokens = 1 + (seed + schedule) % 3;
+    setup.chains = true;
+    setup.limits.max_rows = std::max(setup.limits.max_rows, 4 * setup.limits.max_seqs);
+    setup.limits.max_logit_rows = 4 * setup.limits.max_seqs;
+    const auto group = how.replicas(folder, /*graphs=*/true);
+    how.add_drafters(*group, folder);
+    ASSERT_NO_FATAL_FAILURE(check_drafts_in(*group, requests, setup, expected, rng, totals));
+  }
+  totals.compared += expected.drafts.compared;
+}
+
+void check_drafts(const char* name, const char* config, int sets, const Drafting& how) {
+  const DummyFolder folder(name, config);
+  std::unique_ptr<Sharing> plain;
+  try {
+    plain = how.replicas(folder.path(), /*graphs=*/false);
+  } catch (const LoadError& e) {
+    GTEST_SKIP() << "no batch-invariant devices: " << e.what();
+  }
+  Totals totals;
+  for (int seed = 0; seed < sets; ++seed)
+    ASSERT_NO_FATAL_FAILURE(check_drafts_of(*plain, how, folder.path(), seed, totals));
+  print(name, totals, 0);
+  EXPECT_GT(totals.preemptions, 0u);
+  EXPECT_GT(totals.cached, 0u);
+  EXPECT_GT(totals.chained, 100);
+  EXPECT_GT(totals.compared, totals.drafted / 8);
+  EXPECT_TRUE(!how.itself || totals.kept * 4 > totals.drafted);
+}
+
+void check_drafts_on_devices(const char* name, const char* config, int sets,
+                             const Drafting& how = {}) {
+  if (num_cuda_devices() < 2) GTEST_SKIP() << "needs two CUDA devices";
+  check_drafts(name, config, sets, how);
+}
+
 TEST(SharedExpertsAhead, Ernie) { check_on_host("ahead_ernie", kErnie, 3, 1); }
 TEST(SharedExpertsAhead, DeepSeek) { check_on_host("ahead_deepseek", kDeepSeek, 2, 1); }
+TEST(SharedExpertsAhead, Drafts) {
+  check_drafts("ahead_drafts", kDeepSeek, 2, {.on_devices = false, .requests = 12});
+  check_drafts("ahead_itself", kQwen, 2, {.on_devices = false, .itself = true, .requests = 12});
+}
 
 TEST(SharedExpertsOnDevices, ErnieInTwoReplicas) {
   check_on_devices("shared_ernie_2", kErnie, 2, 8);
@@ -153,6 +271,44 @@ TEST(SharedExpertsOnDevices, DeepSeekInTwoReplicas) {
 
 TEST(SharedExpertsOnDevices, DeepSeekInFourReplicas) {
   check_on_devices("shared_deepseek_4", kDeepSeek, 4, 3);
+}
+
+TEST(SharedExpertsOnDevices, DraftsOfErniesModule) {
+  check_drafts_on_devices("shared_ernie_drafts", kErnie, 6);
+}
+
+TEST(SharedExpertsOnDevices, DraftsOfDeepSeeksModule) {
+  check_drafts_on_devices("shared_deepseek_drafts", kDeepSeek, 6);
+}
+
+TEST(SharedExpertsOnDevices, DraftsOfTheModelItself) {
+  check_drafts_on_devices("shared_qwen_itself", kQwen, 4, {.itself = true});
+}
+
+// As users start it.
+TEST(SharedExpertsOnDevices, TextsUnderTheEngineAreThoseWithoutAModule) {
+  if (num_cuda_devices() < 2) GTEST_SKIP() << "needs two CUDA devices";
+  const DummyFolder folder("shared_engine_drafts", kDeepSeek);
+  EngineConfig config;
+  config.model = folder.path();
+  config.device = "cuda";
+  config.load_format = model::LoadFormat::kDummy;
+  config.quiet = config.batch_invariant = config.expert_parallel = true;
+  config.replicas = 2;
+  config.num_blocks_override = 64;
+  config.policy.step_seconds = std::numeric_limits<double>::infinity();  // nothing is measured
+  const auto without = hear_six(config);
+  // Steps are chained where nobody asks for log-probabilities.
+  for (const auto& [tokens, logprobs] : {std::pair{1, kNoLogprobs}, {3, kNoLogprobs}, {2, 2}}) {
+    config.speculation = draft::Settings{.method = "mtp", .tokens = tokens};
+    sched::DraftStats drafts;
+    const auto with = hear_six(config, &drafts, logprobs);
+    EXPECT_GT(drafts.drafted, 0u);
+    for (const auto& [id, alone] : without) {
+      EXPECT_EQ(with.at(id).tokens, alone.tokens) << tokens << " drafts, request " << id;
+      EXPECT_TRUE(logprobs == kNoLogprobs || with.at(id).logprobs == alone.logprobs);
+    }
+  }
 }
 
 }  // namespace

@@ -84,6 +84,7 @@ struct Sharing {
         Setup mine = setup;
         mine.shared = {&*lockstep, static_cast<int>(i), &meeting};
         mine.depth = 1 + own() % 2;
+        if (setup.chains.value_or(false)) mine.depth = 2;
         if (!plain) draft(i, mine);
         run(*models[i], mine, commands[i], own, guesses, dir, heard[i], of_each[i]);
       });
@@ -98,14 +99,14 @@ struct Sharing {
     }
   }
 
-  // Computes one request after the other, in one replica, without drafts.
+  // Computes one request after the other, in one replica; `plain`: without drafts.
   Texts texts_of(const Setup& setup, const std::vector<NewSequence>& requests, std::mt19937_64& rng,
-                 const store::TempDir& dir) {
+                 const store::TempDir& dir, bool plain = true) {
     std::vector<std::vector<Command>> commands(models.size());
     commands.back().assign(requests.begin(), requests.end());
     std::vector<Listener> heard(models.size());
     Totals ignored;
-    run_all(setup, commands, nullptr, rng, dir, heard, ignored, /*plain=*/true);
+    run_all(setup, commands, nullptr, rng, dir, heard, ignored, plain);
     Texts texts;
     for (const NewSequence& one : requests) texts[one.id] = heard.back().of(one.id);
     return texts;

@@ -191,7 +191,7 @@ void StepExecutor::record(const StepPlan& plan) {
   for (int i = 0; i < 2; ++i) {  // the second iteration is recorded
     builder_.build(plan, nullptr, frame);
     const model::Forward out = forward(frame);
-    if (plan.chained) record_chain(plan, frame, hidden_of(out));
+    if (plan.chained) record_chain(plan, frame, out);
     builder_.done_with(ops_.mark());
   }
 }

@@ -119,7 +119,7 @@ class StepExecutor {
   Tensor draft_lists(const StepFrame& frame, PinnedArena& lists) const;
   void compute_whole(const StepPlan& plan, Flight& flight);
   void run_whole(const StepPlan& plan, StepFrame& frame, Tensor tokens, Tensor drafts);
-  void record_chain(const StepPlan& plan, StepFrame& frame, Tensor hidden);
+  void record_chain(const StepPlan& plan, StepFrame& frame, const model::Forward& out);
   void record_whole(const StepPlan& plan);
   void learn_guesses(Flight& flight);
   void finish_guesses(Flight& flight);

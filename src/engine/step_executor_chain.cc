@@ -42,6 +42,7 @@ void StepExecutor::run_whole(const StepPlan& plan, StepFrame& frame, Tensor toke
                              drafter_->joined_drafts(step)};
   std::optional<ReplayKey> key = frame.key;
   key->variant = kWhole;
+  exchange_.expect(frame.shared_rows);
   ops_.run_step(key, {frame.batch, frame.arrivals, results}, [&] {
     arena_.reset();
     ops_.load_tokens(frame.batch.tokens, slots_.all());
@@ -54,13 +55,15 @@ void StepExecutor::run_whole(const StepPlan& plan, StepFrame& frame, Tensor toke
   drafter_->chain(step);
 }
 
-// Nothing was drawn: some tokens stand for what was.
-void StepExecutor::record_chain(const StepPlan& plan, StepFrame& frame, Tensor hidden) {
+// The draw is not recorded, but what is recorded reads its tokens where every draw leaves them.
+void StepExecutor::record_chain(const StepPlan& plan, StepFrame& frame, const model::Forward& out) {
   PinnedArena& lists = flights_.front().lists;
   lists.reset();
-  frame.verdicts.drawn = slots_.all();
+  frame.draw = sampler_.begin({}, frame.batch.num_tokens);
+  sampler_.draw(out.logits, frame.columns);
+  frame.verdicts.drawn = frame.draw.tokens;
   drafter_->chain(
-      {.plan = plan, .frame = frame, .hidden = hidden, .out = draft_lists(frame, lists)});
+      {.plan = plan, .frame = frame, .hidden = hidden_of(out), .out = draft_lists(frame, lists)});
   ops_.wait(ops_.mark());
 }
 

@@ -47,10 +47,13 @@ Tensor DeviceExchange::dispatch(Tensor x, Arena& arena, Ops& ops) {
   return out;
 }
 
+// Mixtures that a replica has for itself, as that of a module that drafts, route its own rows
+// again.
 Tensor DeviceExchange::combine(Tensor parts, int64_t rows, Arena& arena, Ops& ops) {
   const comm::RowsOfRanks all = rows_of_ranks(rows);
   SKIFF_CHECK_EQ(parts.rows(), all.sum);
   const Tensor out = arena.take(parts.dtype, {rows, parts.cols()});
+  cuda::CudaOps& own = member_.ops_here(ops);
   member_.in_pieces(all.most, most_rows(parts), ops,
                     [&](int64_t row, int count, cudaStream_t stream) {
                       start_combine_rows(member_.exchange(),
@@ -63,6 +66,7 @@ Tensor DeviceExchange::combine(Tensor parts, int64_t rows, Arena& arena, Ops& op
                                           .count = count},
                                          stream);
                     });
+  own.route_only(own.live());
   return out;
 }
 

@@ -233,29 +233,36 @@ TEST_P(DeviceExchangeTest, NobodyRunsAheadOfARankWithoutRows) {
   });
 }
 
+// A step of kStepRows sequences of which only some have a row.
+constexpr int kStepRows = 6;
+int live_of(size_t rank) { return static_cast<int>((rank * 4 + 2) % kStepRows); }
+void begin_padded_step(size_t r, Rank& rank) {
+  std::vector<int32_t> row_start(kStepRows + 1), kv_len(kStepRows, 0);
+  for (int s = 0; s <= kStepRows; ++s) row_start[static_cast<size_t>(s)] = std::min(s, live_of(r));
+  const Tensor starts = rank.arena.take(DType::kI32, {kStepRows + 1});
+  rank.ops->copy(starts, host_tensor(row_start.data(), DType::kI32, {kStepRows + 1}));
+  RaggedBatch batch;
+  batch.num_seqs = batch.num_tokens = kStepRows;
+  batch.row_start = starts;
+  batch.host_row_start = row_start;
+  batch.host_kv_len = kv_len;
+  rank.ops->begin_step(batch, {});
+  rank.exchange->expect({});
+}
+
 // A step's padding is left out: the rows that count come first, and each rank's padding is 0.
 TEST_P(DeviceExchangeTest, PaddingIsLeftOut) {
   on_all([](size_t, Rank& rank) { rank.exchange->begin_service(); });
-  constexpr int kRows = 6;
   constexpr int64_t kCols = 64;
-  const auto live_of = [](size_t r) { return static_cast<int>((r * 4 + 2) % kRows); };
   std::vector<std::vector<float>> got(ranks_.size()), own, sums(ranks_.size());
-  for (size_t r = 0; r < ranks_.size(); ++r) own.push_back(random_values<float>(r, kRows * kCols));
+  for (size_t r = 0; r < ranks_.size(); ++r)
+    own.push_back(random_values<float>(r, kStepRows * kCols));
   on_all([&](size_t r, Rank& rank) {
     rank.arena.reset();
-    std::vector<int32_t> row_start(kRows + 1), kv_len(kRows, 0);
-    for (int s = 0; s <= kRows; ++s) row_start[static_cast<size_t>(s)] = std::min(s, live_of(r));
-    const Tensor starts = rank.arena.take(DType::kI32, {kRows + 1});
-    rank.ops->copy(starts, host_tensor(row_start.data(), DType::kI32, {kRows + 1}));
-    RaggedBatch batch;
-    batch.num_seqs = batch.num_tokens = kRows;
-    batch.row_start = starts;
-    batch.host_row_start = row_start;
-    batch.host_kv_len = kv_len;
-    rank.ops->begin_step(batch, {});
-    const Tensor x = rank.take(own[r], kRows, kCols);
+    begin_padded_step(r, rank);
+    const Tensor x = rank.take(own[r], kStepRows, kCols);
     const Tensor all = rank.exchange->dispatch(x, rank.arena, *rank.ops);
-    sums[r] = rank.read<float>(rank.exchange->combine(all, kRows, rank.arena, *rank.ops));
+    sums[r] = rank.read<float>(rank.exchange->combine(all, kStepRows, rank.arena, *rank.ops));
     got[r] = rank.read<float>(all);
   });
   std::vector<float> want;
@@ -270,6 +277,32 @@ TEST_P(DeviceExchangeTest, PaddingIsLeftOut) {
       ASSERT_EQ(sums[r][i], i < static_cast<size_t>(live_of(r) * kCols) ? expected : 0) << r;
     }
   }
+}
+
+// Between a dispatch and its combine the rows of all are routed; before and behind, a rank's own,
+// as those of a mixture that it has for itself.
+TEST_P(DeviceExchangeTest, RowsOfAllAreRoutedBeforeTheyGoBack) {
+  constexpr int kExperts = 8;
+  const Router router{.experts = kExperts, .top_k = 2};
+  int all = 0;
+  for (size_t r = 0; r < ranks_.size(); ++r) all += live_of(r);
+  on_all([&](size_t r, Rank& rank) {
+    rank.arena.reset();
+    begin_padded_step(r, rank);
+    const Tensor x = rank.take(random_values<float>(r, kStepRows * kExperts), kStepRows, kExperts);
+    const auto routed = [&](Tensor logits) {
+      const Routing routing = rank.ops->route(logits, {}, router, rank.arena);
+      const Tensor starts = rank.pinned.view(DType::kI32, {kExperts + 1});
+      rank.ops->copy(starts, routing.expert_start);
+      rank.ops->wait(rank.ops->mark());
+      return starts.as<int32_t>()[kExperts];
+    };
+    EXPECT_EQ(routed(x), 2 * live_of(r));
+    const Tensor rows = rank.exchange->dispatch(x, rank.arena, *rank.ops);
+    EXPECT_EQ(routed(rows), 2 * all);
+    const Tensor back = rank.exchange->combine(rows, kStepRows, rank.arena, *rank.ops);
+    EXPECT_EQ(routed(back), 2 * live_of(r));
+  });
 }
 
 // Replayed calls, with others of another size between them, give what the first one gave.

@@ -36,8 +36,8 @@ class CudaOps final : public Ops {
   cudaStream_t queue() { return stream(); }
   // The number of the step's rows that are no padding, on the device; null before the first step.
   const int32_t* live() const { return live_; }
-  // Until the next step route() gets other rows than the step's; so many of them come first and are
-  // no padding.
+  // Until this is called again, or the next step begins, so many of the rows that route() gets come
+  // first and are no padding.
   void route_only(const int32_t* live) { routed_ = live; }
   // Scratch on the device is allocated by the constructor and counts as memory in use; the plans of
   // latent attention are reserved where a model has it.
