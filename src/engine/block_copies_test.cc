@@ -178,7 +178,7 @@ class Steps {
   const ModelSpec spec_;
   const model::KvCache kv_;
   model::HostBlocks host_;
-  const int64_t bytes_;  // of a block
+  const int64_t bytes_;  // the size of a block
   const Buffer shown_, values_, busy_;
   BlockCopies copies_;
   std::array<Value, kBlocks> on_device_{};

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 
-from device import Serve, cuda, expect, finish, skip
+from device import Serve, cuda, devices, expect, finish, skip
 
 PROMPTS = ["Once upon a time", "The capital of France", "1 2 3 4 5", "a", "time " * 40, "once " * 150]
 MEETING = "127.0.0.1,127.0.0.1"
@@ -109,11 +109,7 @@ def kill(binary, model, port, flags, victim):
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
-    driver = cuda()
-    count = ctypes.c_int(0)
-    driver.cuDeviceGetCount(ctypes.byref(count))
-    if count.value < 2:
-        skip("only one CUDA device")
+    devices(cuda(), 2)
     try:
         ctypes.CDLL("libnccl.so.2")
     except OSError:

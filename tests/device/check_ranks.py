@@ -6,11 +6,10 @@ usage: check_ranks.py SKIFF MODEL [MORE FLAGS]
 MODEL is a folder with a tokenizer whose model fits two ranks; "--load-format dummy" may follow. Says so and ends well where
 there are fewer than two devices. Where there are four, four ranks are tried, too, if the model fits them.
 """
-import ctypes
 import sys
 
 from check_second_device import answers
-from device import Serve, cuda, expect, finish, skip
+from device import Serve, cuda, devices, expect, finish
 
 
 def serve(binary, model, port, flags):
@@ -48,13 +47,9 @@ def compare(binary, model, ranks, more):
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
-    driver = cuda()
-    count = ctypes.c_int(0)
-    driver.cuDeviceGetCount(ctypes.byref(count))
-    if count.value < 2:
-        skip("only one CUDA device")
+    count = devices(cuda(), 2)
     for ranks in (2, 4):
-        if ranks <= count.value:
+        if ranks <= count:
             compare(sys.argv[1], sys.argv[2], ranks, sys.argv[3:])
     finish()
 

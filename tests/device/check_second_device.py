@@ -7,11 +7,10 @@ MODEL is a folder with a tokenizer; "--load-format dummy" may follow. Nobody els
 and ends well where there are fewer than two devices.
 """
 import concurrent.futures
-import ctypes
 import json
 import sys
 
-from device import Hog, Serve, cuda, expect, finish, skip
+from device import Hog, Serve, cuda, devices, expect, finish
 
 PROMPTS = ["Once upon a time", "The capital of France", "1 2 3 4 5", "a", "Sing, goddess, the anger of Achilles",
            "time " * 40, "once " * 150]
@@ -67,10 +66,7 @@ def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     driver = cuda()
-    count = ctypes.c_int(0)
-    driver.cuDeviceGetCount(ctypes.byref(count))
-    if count.value < 2:
-        skip("only one CUDA device")
+    devices(driver, 2)
     first = Hog(driver)
     binary, model, more = sys.argv[1], sys.argv[2], sys.argv[3:]
     # Products in float32 are our own kernels, the same everywhere; the library's bf16 algorithms are chosen by timing.

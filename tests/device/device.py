@@ -29,6 +29,15 @@ def skip(why):
     sys.exit(0)
 
 
+def devices(driver, least):
+    """The number of devices; says so and ends well where there are fewer than `least`."""
+    count = ctypes.c_int(0)
+    driver.cuDeviceGetCount(ctypes.byref(count))
+    if count.value < least:
+        skip(f"{count.value} CUDA devices, not {least}")
+    return count.value
+
+
 class Hog:
     """Another process's memory on device 0, as far as skiff can tell."""
 

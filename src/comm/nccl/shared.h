@@ -27,7 +27,7 @@ struct Group::Shared {
 
   const Settings settings;
   const Library nccl;
-  comm::Meeting meeting;  // of the ranks here
+  comm::Meeting meeting;  // the ranks here meet in it
   std::atomic<bool> in_service = false, ended = false;
   // Ranks may wait for others in NCCL or on the device; not while they load weights, which takes
   // its time whether the group has ended or not.
@@ -41,7 +41,7 @@ struct Group::Shared {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::unique_ptr<Link>> links_;  // of the ranks here; guarded by mutex_
+  std::vector<std::unique_ptr<Link>> links_;  // one for each rank here; guarded by mutex_
   std::string why_;                           // guarded by mutex_
   bool destroyed_ = false;                    // guarded by mutex_
   std::thread watcher_;

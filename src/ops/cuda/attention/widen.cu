@@ -10,7 +10,7 @@ constexpr int kThreads = 256;
 
 // Where a page of the copy comes from.
 struct Source {
-  int64_t page;  // of the cache
+  int64_t page;  // its number in the cache
   int32_t* entry;
 };
 
@@ -25,7 +25,7 @@ __device__ Source source_of(const WidenArgs& p, int page) {
 // A block copies the keys or the values of a page.
 template <KvElement kElement>
 __global__ void __launch_bounds__(kThreads) widen_kernel(const __grid_constant__ WidenArgs p) {
-  constexpr int kElements = 128 / kElementBits<kElement>;  // of a chunk
+  constexpr int kElements = 128 / kElementBits<kElement>;  // in a chunk
   wait_for_previous();
   let_next_start();
   const CacheArgs& c = p.cache;
