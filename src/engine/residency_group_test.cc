@@ -49,9 +49,9 @@ class ResidencyGroupTest : public ResidencyTest, public testing::WithParamInterf
   Event answers() override {
     std::vector<NewSequence> two;
     for (int i = 0; i < config_.replicas; ++i) {
-      // A prompt that is known in one place draws its like there, so all are sent before any ends.
-      llm_->submit(prompt(++last_));
-      two.push_back(prompt(last_));
+      two.push_back(prompt(++last_));
+      two.back().replica = i;
+      llm_->submit(two.back());
     }
     Event first = ends_.wait(two.front().id);
     for (const NewSequence& one : two) EXPECT_EQ(ends_.wait(one.id).tokens, first.tokens);
