@@ -66,7 +66,7 @@ class PeersPairs : public PeersTest {
     return c;
   }
   // Runs a case through a pair; some requests are cancelled. Returns how many began with one row.
-  static int run(Rng& rng, const Case& c, Instance& p, Instance& d) {
+  int run(Rng& rng, const Case& c, Instance& p, Instance& d) {
     std::vector<bool> cancelled;
     for (const NewSequence& s : c.requests) {
       d->submit(s);
@@ -85,8 +85,10 @@ class PeersPairs : public PeersTest {
       EXPECT_TRUE(one->comes_to([](const EngineStats& s) {
         return s.peers.leases == 0 && s.running == 0 && s.waiting == 0;
       }));
-    const bool kept = std::ranges::count(cancelled, true) == 0;
-    EXPECT_TRUE(!kept || d->stats().tiers.failures == 0) << "all blocks came";
+    if (std::ranges::count(cancelled, true) == 0) {
+      came += d->stats().peers.blocks;
+      failed += d->stats().tiers.failures;
+    }
     return one_row;
   }
   static EngineConfig as(EngineConfig config, peer::Role role, int port = 0) {
@@ -108,7 +110,10 @@ class PeersPairs : public PeersTest {
       one_row += run(rng, c, p, d);
     }
     EXPECT_GT(one_row, static_cast<int>(3 * seeds)) << "prompts that began with their last token";
+    EXPECT_LE(10 * failed, came) << "what depends on who came first is the exception";
   }
+  // Blocks of the pairs in which nothing was cancelled.
+  uint64_t came = 0, failed = 0;
 };
 
 TEST_F(PeersPairs, KeepTokens) {

@@ -112,6 +112,15 @@ void CacheIndex::load(BlockTable& table, std::span<const Token> tokens, int most
   if (table.found.empty()) table.kept.let_go();
 }
 
+// Returns whether `want` blocks are free then. They may not be although they count as evictable:
+// a block that is owed to a source may have entered the tree since, and holds those before it.
+bool CacheIndex::evict(int want) {
+  if (want <= pool_.num_free()) return true;
+  const auto leaves = [&](BlockId id) { tiers_.evicted(id, tree_.tokens(id)); };
+  evictions_ += static_cast<uint64_t>(tree_.evict(want - pool_.num_free(), leaves));
+  return want <= pool_.num_free();
+}
+
 bool CacheIndex::grow(BlockTable& table, int tokens) {
   const int need = blocks_for(tokens) - static_cast<int>(table.blocks.size());
   if (need > num_free()) {
@@ -119,9 +128,11 @@ bool CacheIndex::grow(BlockTable& table, int tokens) {
     drop_saved();
   }
   if (need > num_free()) return false;
-  if (need > pool_.num_free()) {
-    const auto leaves = [&](BlockId id) { tiers_.evicted(id, tree_.tokens(id)); };
-    evictions_ += static_cast<uint64_t>(tree_.evict(need - pool_.num_free(), leaves));
+  if (!evict(need)) {
+    tiers_.save_owed();
+    drop_saved();
+    const bool room = evict(need);
+    SKIFF_CHECK(room, "{} blocks cannot be evicted", need);
   }
   for (int i = 0; i < need; ++i) table.blocks.push_back(pool_.take());
   return true;

@@ -109,6 +109,7 @@ class CacheIndex {
  private:
   std::span<const BlockKey> keys_of(BlockTable& table, std::span<const Token> tokens) const;
   BlockKey rest_key(const BlockTable& table, std::span<const Token> tokens) const;
+  bool evict(int want);
   void drop_saved();
 
   int block_size_;

@@ -204,6 +204,23 @@ TEST_F(PartialBlocks, KeepNobodyFromStarting) {
   answer_all(cache);
 }
 
+// A block that others know by now holds those before it, which nobody uses.
+TEST_F(PartialBlocks, KeepNobodyFromStartingOnceTheyAreFull) {
+  Shelf* shelf = nullptr;
+  CacheIndex cache = this->cache(4, 16, shelf);
+  const Tokens text = tokens(12);
+  BlockTable table = filled(cache, text), next;
+  const BlockId last = table.blocks[2];
+  cache.hand_over_rest(table, tokens(11));
+  cache.close(table);
+  EXPECT_EQ(cache.num_free(), 3);
+  ASSERT_TRUE(cache.grow(next, 3 * kBlock));
+  EXPECT_GE(std::ranges::count(step(cache).saves, last, &BlockCopy::block), 1);
+  EXPECT_FALSE(cache.tiers().owes_saves());
+  cache.close(next);
+  answer_all(cache);
+}
+
 TEST_F(PartialBlocks, WithoutAPlaceInHostMemoryAreLeftOut) {
   Shelf* shelf = nullptr;
   CacheIndex cache = this->cache(3, 1, shelf);
