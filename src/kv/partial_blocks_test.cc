@@ -73,13 +73,13 @@ class PartialBlocks : public testing::Test {
   static BlockKey full_key(const Tokens& tokens, int blocks) {
     BlockKey key = root_key("model", "");
     for (int i = 0; i < blocks; ++i)
-      key = child_key(key, std::span(tokens).subspan(static_cast<size_t>(i * kBlock), kBlock));
+      key = child_key(key, std::span(tokens).subspan(static_cast<size_t>(i) * kBlock, kBlock));
     return key;
   }
   static BlockKey rest_key(const Tokens& tokens) {
     const int blocks = static_cast<int>(tokens.size()) / kBlock;
     return partial_key(full_key(tokens, blocks),
-                       std::span(tokens).subspan(static_cast<size_t>(blocks * kBlock)));
+                       std::span(tokens).subspan(static_cast<size_t>(blocks) * kBlock));
   }
   StepPlan step(CacheIndex& cache) {
     StepPlan plan;
