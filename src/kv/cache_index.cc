@@ -123,17 +123,13 @@ bool CacheIndex::evict(int want) {
 
 bool CacheIndex::grow(BlockTable& table, int tokens) {
   const int need = blocks_for(tokens) - static_cast<int>(table.blocks.size());
-  if (need > num_free()) {
+  if (need > num_free() || !evict(need)) {
     tiers_.save_owed();
     drop_saved();
   }
   if (need > num_free()) return false;
-  if (!evict(need)) {
-    tiers_.save_owed();
-    drop_saved();
-    const bool room = evict(need);
-    SKIFF_CHECK(room, "{} blocks cannot be evicted", need);
-  }
+  const bool room = evict(need);
+  SKIFF_CHECK(room, "{} blocks cannot be evicted", need);
   for (int i = 0; i < need; ++i) table.blocks.push_back(pool_.take());
   return true;
 }

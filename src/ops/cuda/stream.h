@@ -33,7 +33,7 @@ class Stream {
   void wait(uint64_t mark);
   // Both do what Ops::stamp and Ops::seconds_between say.
   uint64_t stamp() { return stamp(stream_); }
-  uint64_t stamp(cudaStream_t at);  // of another stream of the device
+  uint64_t stamp(cudaStream_t at);  // in another stream of the device
   double seconds_between(uint64_t from, uint64_t to) const;
   // Does what Ops::replay says. The first call runs the work without capture, so that one-time work
   // (loading kernels, choosing algorithms, filling tables) is done; the second call captures a

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "ops/cuda/attention/decode_shape.cuh"
-#include "ops/cuda/attention/quantized.cuh"
 #include "ops/cuda/hopper/barrier.cuh"
 #include "ops/cuda/math.cuh"
 #include "ops/cuda/mma.cuh"
