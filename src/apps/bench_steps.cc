@@ -1,6 +1,9 @@
 // `skiff bench steps`: the time of a step against its rows, without a scheduler.
 #include <cstdio>
 #include <memory>
+#include <ranges>
+#include <set>
+#include <string_view>
 
 #include "apps/bench.h"
 #include "apps/step_table.h"
@@ -23,13 +26,29 @@ constexpr StepKind kKinds[] = {{"decode", "sequences that decode", true, false},
                                {"prompt", "one prompt alone", false, true},
                                {"mixed", "a prompt beside sequences that decode", true, true}};
 
+// Returns the kinds that `list` names, in the order of kKinds; throws UsageError for another name.
+std::vector<StepKind> kinds_in(std::string_view list) {
+  std::set<std::string_view> named;
+  for (const auto part : std::views::split(list, ',')) named.emplace(part.begin(), part.end());
+  std::vector<StepKind> out;
+  for (const StepKind& kind : kKinds)
+    if (named.erase(kind.name) > 0) out.push_back(kind);
+  if (out.empty()) named.emplace();
+  if (!named.empty())
+    throw UsageError(
+        fmt::format("--kinds {}: \"{}\" is none of decode, prompt, mixed", list, *named.begin()));
+  return out;
+}
+
 struct Settings {
+  std::vector<StepKind> kinds;
   std::vector<int> rows;
   int context = 0, beside = 0, repetitions = 0;
 };
 
 Settings settings_of(const Args& args) {
-  return {.rows = numbers_in("rows", args.text("rows"), kMaxRows),
+  return {.kinds = kinds_in(args.text("kinds")),
+          .rows = numbers_in("rows", args.text("rows"), kMaxRows),
           .context = static_cast<int>(args.integer("context")),
           .beside = static_cast<int>(args.integer("beside")),
           .repetitions = static_cast<int>(args.integer("repetitions"))};
@@ -124,7 +143,8 @@ int bench_steps(const Args& args) {
       "twice as many rows\n",
       settings.repetitions, settings.context, settings.beside);
   if (csv) fmt::print(csv.get(), "kind,rows,ms,above_percent,rows_per_second,context\n");
-  for (const StepKind& kind : kKinds) print(kind, steps.measure(kind), settings.context, csv.get());
+  for (const StepKind& kind : settings.kinds)
+    print(kind, steps.measure(kind), settings.context, csv.get());
   fmt::print("checked: every step once; all that it draws has a probability\n");
   if (csv && (std::fflush(csv.get()) != 0 || std::ferror(csv.get()) != 0))
     fail_load("{}: writing failed; is the disk full?", path);

@@ -234,6 +234,7 @@ constexpr Flag kBenchmarks[] = {
     {"context", kInt, kBench, "1000", "steps: tokens before each row that decodes.", 1, kMaxCount},
     {"beside", kInt, kBench, "32", "steps: sequences that decode beside a prompt in the mixed steps.", 0, 16384},
     {"repetitions", kInt, kBench, "5", "steps: how often each step is timed; the middle time counts.", 1, 1e6},
+    {"kinds", kText, kBench, "decode,prompt,mixed", "steps: the kinds of steps to measure, separated by commas: decode, prompt, mixed.", 0, 0},
     {"csv", kText, kBench, "", "steps: also write the table to this file, with commas.", 0, 0},
     {"url", kText, kBench, "http://127.0.0.1:8000", "serve: address of a server that speaks OpenAI's protocol over http.", 0, 0},
     {"key", kText, kBench, "", "serve: its API key.", 0, 0},

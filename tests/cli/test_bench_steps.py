@@ -18,6 +18,14 @@ def test_table_and_file_agree(skiff, demo, tmp_path):
     assert "checked" in text
 
 
+def test_kinds_that_are_named_are_measured(skiff, demo):
+    text = skiff.ok("bench", "steps", demo, "--rows", "4", "--repetitions", 1, "--context", 20, "--max-num-seqs", 4,
+                    "--kinds", "prompt,decode")
+    assert "decode: " in text and "prompt: " in text and "\nmixed: " not in text
+    for kinds in ("", "decode,none"):
+        assert "--kinds" in skiff.refused("bench", "steps", demo, "--rows", "4", "--kinds", kinds)
+
+
 def test_bad_lists_are_refused(skiff, demo, tmp_path):
     for rows in ("0", "8..4", "1,x", ""):
         assert "--rows" in skiff.refused("bench", "steps", demo, "--rows", rows)
