@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/load_error.h"
+#include "comm/devices/grid_testing.h"
 #include "engine/llm.h"
 #include "engine/sharing_testing.h"
 #include "engine/six_requests_testing.h"
@@ -153,6 +154,8 @@ void check_schedules(Sharing& group, const char* name, int sets, const Lengths& 
 
 void check_on_devices(const char* name, const char* config, const Grid& grid, int sets) {
   if (num_cuda_devices() == 0) GTEST_SKIP() << "there is no CUDA device";
+  const std::string no_grid = devices::why_no_grid(grid.replicas * grid.ranks);
+  if (grid.ranks > 1 && !no_grid.empty()) GTEST_SKIP() << no_grid;
   const DummyFolder folder(name, config);
   Sharing group;
   try {

@@ -8,8 +8,10 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
 
+#include "comm/devices/grid_testing.h"
 #include "comm/devices/group.h"
 #include "ops/ops.h"
 #include "tensor/device_memory.h"
@@ -63,7 +65,7 @@ struct Place {
 class TwoGroupsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (num_cuda_devices() == 0) GTEST_SKIP() << "there is no CUDA device";
+    if (const std::string why = why_no_grid(kReplicas * kRanks); !why.empty()) GTEST_SKIP() << why;
     for (size_t i = 0; i < kReplicas * kRanks; ++i) places_.push_back(std::make_unique<Place>(i));
     for (size_t replica = 0; replica < kReplicas; ++replica) {
       const size_t first = replica * kRanks;
