@@ -357,6 +357,7 @@ std::vector<Lockstep::Exchanges> exchanges_on_devices(const Resolved& resolved) 
   std::vector<Lockstep::Exchanges> by_rank;
   for (int rank = 0; rank < resolved.ranks; ++rank) {
     std::vector<int> devices;
+    devices.reserve(static_cast<size_t>(resolved.replicas));
     for (int replica = 0; replica < resolved.replicas; ++replica)
       devices.push_back(replica_of(resolved, replica).device.index + rank);
     by_rank.push_back(devices::DeviceGroup(devices).make_exchanges());

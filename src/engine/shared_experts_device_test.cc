@@ -58,13 +58,15 @@ struct Grid {
   // Each rank has a device of its own where there are enough, in order.
   int device(int replica, int rank) const { return has_devices() ? replica * ranks + rank : 0; }
   std::vector<int> devices_of_replica(int replica) const {
-    std::vector<int> devices;
-    for (int rank = 0; rank < ranks; ++rank) devices.push_back(device(replica, rank));
+    std::vector<int> devices(static_cast<size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank)
+      devices[static_cast<size_t>(rank)] = device(replica, rank);
     return devices;
   }
   std::vector<int> devices_of_rank(int rank) const {
-    std::vector<int> devices;
-    for (int replica = 0; replica < replicas; ++replica) devices.push_back(device(replica, rank));
+    std::vector<int> devices(static_cast<size_t>(replicas));
+    for (int replica = 0; replica < replicas; ++replica)
+      devices[static_cast<size_t>(replica)] = device(replica, rank);
     return devices;
   }
 };
@@ -82,6 +84,7 @@ void put_on_devices(Sharing& group, const std::string& folder, const Grid& grid,
             {.device = grid.device(replica, rank), .graphs = graphs, .batch_invariant = true});
       });
   std::vector<Lockstep::Exchanges> by_rank;
+  by_rank.reserve(static_cast<size_t>(grid.ranks));
   for (int rank = 0; rank < grid.ranks; ++rank)
     by_rank.push_back(group.on_devices.emplace_back(grid.devices_of_rank(rank)).make_exchanges());
   group.lockstep.emplace(std::move(by_rank));
