@@ -4,6 +4,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <variant>
@@ -24,7 +25,10 @@ class HostRunner final : public RankRunner {
   explicit HostRunner(StepExecutor& executor) : HostRunner(executor, {}) {}
   HostRunner(StepExecutor& executor, RankOfThread rank);
   ~HostRunner() override;  // computes the launched steps, then ends the thread
-  void launch(const StepPlan& plan) override { commands_.push(plan); }
+  // Who computes on the host learns of others' rows where these meet.
+  void launch_in_round(const StepPlan& plan, std::span<const RoundPart> /*round*/) override {
+    commands_.push(plan);
+  }
   void expect(uint64_t /*step*/) override {}  // a step is collected as soon as it is computed
   std::future<void> begin(std::function<void()> work) override;
   StepResult wait(uint64_t step) override;

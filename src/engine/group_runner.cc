@@ -12,14 +12,15 @@ namespace skiff::engine {
 
 namespace {
 
-std::unique_ptr<RankRunner> make_rank_runner(StepExecutor& executor, RankOfThread rank) {
-  if (executor.device() == Device{}) return std::make_unique<HostRunner>(executor, std::move(rank));
-  return std::make_unique<DeviceThread>(std::make_unique<DeviceRunner>(executor), std::move(rank));
+std::unique_ptr<RankRunner> make_rank_runner(StepExecutor& executor, Device device,
+                                             RankOfThread rank) {
+  if (device == Device{}) return std::make_unique<HostRunner>(executor, std::move(rank));
+  return std::make_unique<DeviceThread>(executor, std::move(rank));
 }
 
 }  // namespace
 
-GroupRunner::GroupRunner(const std::vector<Member>& members, const Failed& failed)
+GroupRunner::GroupRunner(const std::vector<Member>& members, Device device, const Failed& failed)
     : first_(members.front().group.rank()) {
   for (const Member& member : members) {
     comm::Communicator& group = member.group;
@@ -28,12 +29,13 @@ GroupRunner::GroupRunner(const std::vector<Member>& members, const Failed& faile
       if (failed) failed(whose);
       group.abort(whose);
     };
-    ranks_.push_back(make_rank_runner(member.executor, {.index = group.rank(), .failed = end}));
+    ranks_.push_back(
+        make_rank_runner(member.executor, device, {.index = group.rank(), .failed = end}));
   }
 }
 
-void GroupRunner::launch(const StepPlan& plan) {
-  for (const auto& rank : ranks_) rank->launch(plan);
+void GroupRunner::launch_in_round(const StepPlan& plan, std::span<const RoundPart> round) {
+  for (const auto& rank : ranks_) rank->launch_in_round(plan, round);
 }
 
 // Where a rank has failed, its own error is thrown; the other ranks throw GroupEnded, because the

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,12 @@ class GroupRunner final : public Runner {
     comm::Communicator& group;
   };
   using Failed = std::function<void(const std::string& why)>;
-  // By rank. `failed` is called with the rank and its reason when one has thrown, on its thread and
-  // before the group ends; it may be empty.
-  explicit GroupRunner(const std::vector<Member>& members, const Failed& failed = nullptr);
-  void launch(const StepPlan& plan) override;
+  // By rank. `device`: where the first one computes; a test may say that all compute
+  // asynchronously. `failed` is called with the rank and its reason when one has thrown, on its
+  // thread and before the group ends; it may be empty.
+  GroupRunner(const std::vector<Member>& members, Device device, const Failed& failed = nullptr);
+  void launch(const StepPlan& plan) override { launch_in_round(plan, {}); }
+  void launch_in_round(const StepPlan& plan, std::span<const RoundPart> round);
   StepResult wait(uint64_t step) override;
   void on_ranks(const RankWork& work) override;
 

@@ -351,11 +351,25 @@ Replicas::All start_in_turn(const ReplicaStart& start, int count) {
   return all;
 }
 
+// Ranks of the same number in all replicas exchange rows; those of a replica are a group of their
+// own (RankGroup).
+std::vector<Lockstep::Exchanges> exchanges_on_devices(const Resolved& resolved) {
+  std::vector<Lockstep::Exchanges> by_rank;
+  for (int rank = 0; rank < resolved.ranks; ++rank) {
+    std::vector<int> devices;
+    devices.reserve(static_cast<size_t>(resolved.replicas));
+    for (int replica = 0; replica < resolved.replicas; ++replica)
+      devices.push_back(replica_of(resolved, replica).device.index + rank);
+    by_rank.push_back(devices::DeviceGroup(devices).make_exchanges());
+  }
+  return by_rank;
+}
+
+// What is exchanged through takes memory before any replica plans its own.
 std::shared_ptr<Lockstep> make_lockstep(const Resolved& resolved) {
   if (resolved.device.kind != ComputeDevice::kCuda)
     return std::make_shared<Lockstep>(resolved.replicas, resolved.ranks);
-  devices::DeviceGroup group(resolved.device.index, resolved.replicas);
-  return std::make_shared<Lockstep>(group.make_exchanges());
+  return std::make_shared<Lockstep>(exchanges_on_devices(resolved));
 }
 
 // Starts the replicas at the same time, because each needs the experts of the others for its first

@@ -25,12 +25,10 @@ std::vector<Lockstep::Exchanges> make_exchanges(int replicas, int ranks) {
 
 }  // namespace
 
-Lockstep::Lockstep(std::vector<Exchanges> exchanges)
-    : exchanges_(std::move(exchanges)), places_(exchanges_.front().size()) {
+Lockstep::Lockstep(std::vector<Exchanges> by_rank)
+    : exchanges_(std::move(by_rank)), places_(exchanges_.front().size()) {
   for (Place& place : places_) place.agreed.resize(places_.size());
 }
-
-Lockstep::Lockstep(Exchanges exchanges) : Lockstep(std::vector<Exchanges>{std::move(exchanges)}) {}
 
 Lockstep::Lockstep(int replicas, int ranks) : Lockstep(make_exchanges(replicas, ranks)) {}
 

@@ -35,8 +35,9 @@ namespace skiff::engine {
 class Lockstep {
  public:
   using Exchanges = std::vector<std::shared_ptr<comm::RowExchange>>;  // by replica
-  // One exchange for each replica; or those of threads, for ranks that compute on the host.
-  explicit Lockstep(Exchanges exchanges);
+  // What the ranks of each number exchange rows through, by that number, at least one; or
+  // exchanges of threads, for ranks that compute on the host.
+  explicit Lockstep(std::vector<Exchanges> by_rank);
   explicit Lockstep(int replicas, int ranks = 1);
   Lockstep(const Lockstep&) = delete;
 
@@ -87,8 +88,6 @@ class Lockstep {
   void give_to(Place& place, What what);
   Turn take(Place& place);
   void begin_round(Place& place, const RoundPart& part);
-
-  explicit Lockstep(std::vector<Exchanges> exchanges);
 
   const std::vector<Exchanges> exchanges_;  // by rank
   std::mutex mutex_;

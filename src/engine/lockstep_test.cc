@@ -189,15 +189,26 @@ TEST_F(LockstepTest, AllGetWhatTheFirstOneGave) {
 }
 
 TEST(LockstepExchanges, AreThoseOfTheReplicaAndItsRank) {
-  Lockstep::Exchanges given;
-  for (auto& one : comm::make_thread_exchanges(2)) given.push_back(std::move(one));
-  const Lockstep of_one(given), of_ranks(2, 3);
-  for (int replica = 0; replica < 2; ++replica) {
-    EXPECT_EQ(of_one.exchange(replica), given[static_cast<size_t>(replica)]);
+  std::vector<Lockstep::Exchanges> given(3);
+  for (Lockstep::Exchanges& group : given)
+    for (auto& one : comm::make_thread_exchanges(2)) group.push_back(std::move(one));
+  const Lockstep of_given(given), of_threads(2, 3);
+  for (int replica = 0; replica < 2; ++replica)
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(of_given.exchange(replica, rank),
+                given[static_cast<size_t>(rank)][static_cast<size_t>(replica)]);
+      EXPECT_EQ(of_threads.exchange(replica, rank)->rank(), replica);
+    }
+  EXPECT_NE(of_threads.exchange(0, 0), of_threads.exchange(0, 2));
+}
+
+// Whichever rank of whichever replica waits.
+TEST(LockstepExchanges, AllEndWithTheGroup) {
+  Lockstep lockstep(2, 3);
+  lockstep.end("replica 1: no room");
+  for (int replica = 0; replica < 2; ++replica)
     for (int rank = 0; rank < 3; ++rank)
-      EXPECT_EQ(of_ranks.exchange(replica, rank)->rank(), replica);
-  }
-  EXPECT_NE(of_ranks.exchange(0, 0), of_ranks.exchange(0, 2));
+      EXPECT_THROW(lockstep.exchange(replica, rank)->least(0), comm::GroupEnded);
 }
 
 constexpr const char* kMixture = R"({
@@ -387,7 +398,7 @@ class TwoReplicas {
       runners_.push_back(std::make_unique<LockstepRunner>(
           lockstep_, replica,
           ranks == 1 ? make_round_work(members[0].executor)
-                     : make_round_work(lockstep_, replica, members),
+                     : make_round_work(lockstep_, replica, members, device),
           device));
     }
   }
@@ -411,8 +422,8 @@ class TwoReplicas {
 // The replica with the step and the idle one may be either.
 TEST(LockstepReplicas, AStepIsTheSameOnEitherOneAndBesideAnother) {
   const DummyFolder folder("lockstep_replicas", kMixture);
-  for (const int ranks : {1, 2}) {
-    TwoReplicas two(folder.path(), ranks);
+  for (const auto& [ranks, device] : {std::pair{1, Device{}}, {2, Device{}}, {2, kAhead}}) {
+    TwoReplicas two(folder.path(), ranks, device);
     LockstepRunner &first = two.replica(0), &second = two.replica(1);
     first.launch(prompt(1));
     const StepResult alone = first.wait(1);
@@ -439,8 +450,19 @@ TEST(LockstepReplicas, OneThatFailsEndsTheGroupWithItsReason) {
     int ranks, norm;
     Device device = {};
   };
-  for (const auto& [ranks, norm, device] :
-       {Case{1, 1}, {1, 3}, {1, 5}, {1, 1, kAhead}, {1, 3, kAhead}, {2, 1}, {2, 2}, {2, 3}, {2, 4}})
+  for (const auto& [ranks, norm, device] : {Case{1, 1},
+                                            {1, 3},
+                                            {1, 5},
+                                            {1, 1, kAhead},
+                                            {1, 3, kAhead},
+                                            {2, 1},
+                                            {2, 2},
+                                            {2, 3},
+                                            {2, 4},
+                                            {2, 1, kAhead},
+                                            {2, 2, kAhead},
+                                            {2, 3, kAhead},
+                                            {2, 4, kAhead}})
     for (const bool idle : {false, true}) {
       SCOPED_TRACE(fmt::format("{} ranks, norm {}, idle {}", ranks, norm, idle));
       TwoReplicas two(folder.path(), ranks, device, norm);

@@ -51,19 +51,22 @@ RankGroup::RankGroup(const Resolved& resolved, const model::ModelConfig& model, 
 std::vector<comm::Mesh> RankGroup::make_meshes(const Resolved& resolved) {
   if (device_nodes_) return device_nodes_->connect(*nodes_);
   if (nodes_) return nodes_->make_meshes();
-  if (devices_) return devices_->make_meshes();
-  std::vector<comm::Mesh> meshes = comm::make_thread_meshes(resolved.ranks);
+  std::vector<comm::Mesh> meshes =
+      devices_ ? devices_->make_meshes() : comm::make_thread_meshes(resolved.ranks);
   if (lockstep_)
     for (int rank = 0; rank < resolved.ranks; ++rank)
       meshes[static_cast<size_t>(rank)].experts = lockstep_->exchange(resolved.sharer, rank);
   return meshes;
 }
 
-// The calling thread is the first rank's.
+// The calling thread is the first rank's. Where replicas share experts, other ranks of this one may
+// wait for replicas that wait for the rank that has failed.
 void RankGroup::on_all(const std::function<void(size_t rank)>& work) {
   side_by_side(meshes_.size(), work, [this](size_t rank, const std::string& why) {
-    comm::Communicator& group = *meshes_[rank].tp;
-    group.abort(fmt::format("rank {}: {}", group.rank(), why));
+    const comm::Mesh& mesh = meshes_[rank];
+    const std::string whose = fmt::format("rank {}: {}", mesh.tp->rank(), why);
+    if (lockstep_) lockstep_->end(fmt::format("replica {}: {}", mesh.experts->rank(), whose));
+    mesh.tp->abort(whose);
   });
 }
 
@@ -99,11 +102,11 @@ void RankGroup::adopt_tuning() {
   if (device_nodes_)
     tuning = bytes_of_first(*nodes_, first().group().rank() == 0, std::move(tuning));
   for (const auto& rank : ranks_) {
-    const int number = lockstep_ ? rank->sharer() : rank->group().rank();
-    if (number > 0 && !rank->ops().adopt_tuning(tuning))
-      throw LoadError(
-          fmt::format("{0} {1} cannot use the algorithms of {0} 0: their devices differ",
-                      lockstep_ ? "replica" : "rank", number));
+    const int replica = rank->sharer(), number = rank->group().rank();
+    if (replica + number > 0 && !rank->ops().adopt_tuning(tuning))
+      throw LoadError(fmt::format("{}rank {} cannot use the algorithms of {}: their devices differ",
+                                  lockstep_ ? fmt::format("replica {}, ", replica) : "", number,
+                                  lockstep_ ? "replica 0, rank 0" : "rank 0"));
   }
 }
 
@@ -112,14 +115,15 @@ std::unique_ptr<Runner> RankGroup::make_runner() {
     return std::make_unique<LockstepRunner>(*lockstep_, first().sharer(), first().executor());
   if (!nodes_ && size() == 1)
     return engine::make_runner(first().executor(), first().ops().device());
+  const Device device = first().ops().device();
   std::vector<GroupRunner::Member> members;
   members.reserve(ranks_.size());
   for (const auto& rank : ranks_) members.push_back({rank->executor(), rank->group()});
   if (lockstep_)
-    return std::make_unique<LockstepRunner>(*lockstep_, first().sharer(),
-                                            make_round_work(*lockstep_, first().sharer(), members),
-                                            first().ops().device());
-  auto runner = std::make_unique<GroupRunner>(members);
+    return std::make_unique<LockstepRunner>(
+        *lockstep_, first().sharer(),
+        make_round_work(*lockstep_, first().sharer(), members, device), device);
+  auto runner = std::make_unique<GroupRunner>(members, device);
   if (!nodes_ || members.front().group.rank() > 0) return runner;
   return std::make_unique<PlanSender>(std::move(runner), *nodes_);
 }

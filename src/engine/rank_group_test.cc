@@ -16,9 +16,11 @@ constexpr const char* kMixture = R"({
 
 #include <atomic>
 #include <limits>
+#include <thread>
 
 #include "base/load_error.h"
 #include "engine/group_runner.h"
+#include "engine/lockstep.h"
 #include "engine/resolve.h"
 #include "engine/schedules_testing.h"
 #include "ops/reference/reference_ops.h"
@@ -277,6 +279,33 @@ TEST_F(RankGroupTest, ARankThatCannotLoadEndsTheGroup) {
   EXPECT_THAT(refusal(), ContainsRegex("layers.1.mlp.down_proj.*not finite"));
 }
 
+// The ranks of one replica wait for those of the other when these find no memory.
+TEST_F(RankGroupTest, AReplicaThatCannotStartEndsThoseThatShareItsExperts) {
+  use_mixture();
+  config_.expert_parallel = true;
+  config_.replicas = 2;
+  const model::ModelConfig model = read_model(config_);
+  const Resolved all = resolve(config_, model);
+  Resolved poor = replica_of(all, 1);
+  poor.cache.num_blocks.reset();
+  poor.memory_utilization = 1e-12;
+  Lockstep lockstep(2, 2);
+  std::string waited, failed;
+  const auto start = [&](const Resolved& resolved, std::string& said) {
+    StartLog log{.quiet = true};
+    try {
+      RankGroup(resolved, model, log, {.lockstep = &lockstep});
+    } catch (const std::exception& error) {
+      said = error.what();
+    }
+  };
+  std::thread waits([&] { start(replica_of(all, 0), waited); });
+  start(poor, failed);
+  waits.join();
+  EXPECT_THAT(failed, HasSubstr("GiB"));
+  EXPECT_THAT(waited, AllOf(HasSubstr("replica 1: rank "), HasSubstr(failed)));
+}
+
 // Work besides steps is done on each rank's own thread, behind the steps that were launched; what
 // it throws is the caller's, and the ranks go on.
 TEST_F(RankGroupTest, WorkIsDoneOnTheThreadOfEachRank) {
@@ -343,7 +372,8 @@ TEST_F(RankGroupTest, ARankThatFailsInAStepEndsTheGroup) {
       const model::HostBlocks host(a->weights.spec, 0, setup.block_size, a->kv, {}, 2);
       RankOfRun first(*a, meshes[0], setup, host.part(0, 2)),
           second(*b, meshes[1], setup, host.part(1, 2));
-      GroupRunner runner({{first.executor, *meshes[0].tp}, {second.executor, *meshes[1].tp}});
+      GroupRunner runner({{first.executor, *meshes[0].tp}, {second.executor, *meshes[1].tp}},
+                         Device{});
       runner.launch(prompts(1, 1));
       runner.launch(prompts(2, 1));
       std::string said;

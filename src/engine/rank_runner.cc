@@ -8,8 +8,8 @@
 
 namespace skiff::engine {
 
-DeviceThread::DeviceThread(std::unique_ptr<Runner> runner, RankOfThread rank)
-    : runner_(std::move(runner)), rank_(std::move(rank)), thread_([this] { run(); }) {}
+DeviceThread::DeviceThread(StepExecutor& executor, RankOfThread rank)
+    : executor_(executor), rank_(std::move(rank)), thread_([this] { run(); }) {}
 
 DeviceThread::~DeviceThread() {
   commands_.close();
@@ -35,23 +35,29 @@ void DeviceThread::attempt(F work) {
 
 void DeviceThread::run() {
   pthread_setname_np(pthread_self(), ("device " + std::to_string(rank_.index)).c_str());
-  attempt([&] { runner_->bind_thread(); });
+  attempt([&] { executor_.bind_thread(); });
   while (auto command = commands_.pop()) {
     if (auto* task = std::get_if<std::packaged_task<void()>>(&*command)) {
       (*task)();
       continue;
     }
-    if (const auto* plan = std::get_if<StepPlan>(&*command)) {
-      attempt([&] { runner_->launch(*plan); });
+    if (const auto* step = std::get_if<Launch>(&*command)) {
+      attempt([&] { executor_.launch(step->plan, step->round); });
       continue;
     }
     std::optional<StepResult> result;
-    attempt([&] { result = runner_->wait(std::get<uint64_t>(*command)); });
+    attempt([&] { result = collect(std::get<uint64_t>(*command)); });
     if (result)
       results_.push(std::move(*result));
     else
       results_.push(failed_);
   }
+}
+
+StepResult DeviceThread::collect(uint64_t step) {
+  StepResult result = executor_.collect();
+  SKIFF_CHECK(result.step == step, "step {} was not launched next", step);
+  return result;
 }
 
 std::future<void> DeviceThread::begin(std::function<void()> work) {

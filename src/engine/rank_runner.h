@@ -3,14 +3,17 @@
 #include <exception>
 #include <functional>
 #include <future>
-#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <variant>
+#include <vector>
 
 #include "base/queue.h"
+#include "engine/round.h"
 #include "engine/runner.h"
+#include "engine/step_executor.h"
 
 namespace skiff::engine {
 
@@ -25,6 +28,9 @@ struct RankOfThread {
 // at the same time.
 class RankRunner : public Runner {
  public:
+  void launch(const StepPlan& plan) final { launch_in_round(plan, {}); }
+  // launch() of a step that is a part of `round`: see StepExecutor::launch(). Both are copied.
+  virtual void launch_in_round(const StepPlan& plan, std::span<const RoundPart> round) = 0;
   virtual void expect(uint64_t step) = 0;
   // Has the thread do `work` behind the steps that were launched. The future holds what it throws.
   virtual std::future<void> begin(std::function<void()> work) = 0;
@@ -39,21 +45,29 @@ class RankRunner : public Runner {
 // expect(). What a step throws, its wait() throws, and so do all later ones.
 class DeviceThread final : public RankRunner {
  public:
-  DeviceThread(std::unique_ptr<Runner> runner, RankOfThread rank);
+  // The executor must outlive this object.
+  DeviceThread(StepExecutor& executor, RankOfThread rank);
   ~DeviceThread() override;  // does what was asked for, then ends the thread
-  void launch(const StepPlan& plan) override { commands_.push(plan); }
+  void launch_in_round(const StepPlan& plan, std::span<const RoundPart> round) override {
+    commands_.push(Launch{plan, {round.begin(), round.end()}});
+  }
   void expect(uint64_t step) override { commands_.push(step); }
   std::future<void> begin(std::function<void()> work) override;
   StepResult wait(uint64_t step) override;
 
  private:
-  using Command = std::variant<StepPlan, uint64_t, std::packaged_task<void()>>;
+  struct Launch {
+    StepPlan plan;
+    std::vector<RoundPart> round;
+  };
+  using Command = std::variant<Launch, uint64_t, std::packaged_task<void()>>;
   using Result = std::variant<StepResult, std::exception_ptr>;
   void run();
   template <class F>
   void attempt(F work);
+  StepResult collect(uint64_t step);
 
-  const std::unique_ptr<Runner> runner_;
+  StepExecutor& executor_;
   const RankOfThread rank_;
   Queue<Command> commands_;
   Queue<Result> results_;

@@ -143,20 +143,12 @@ void check_sharing(const EngineConfig& config, const ModelSpec& spec, const Comp
   const int replicas = config.replicas, ranks = config.tensor_parallel;
   const std::string asked =
       fmt::format("--data-parallel-size {} with --enable-expert-parallel", replicas);
-  const auto refuse = [&](const std::string& what, const std::string& way_out) {
+  if (device.kind == ComputeDevice::kCuda && replicas > devices::DeviceGroup::kMaxSize)
     fail_load(
-        "{}: {} not there yet; {}, or leave --enable-expert-parallel out, and each replica has all "
+        "{}: on cuda more than {} replicas that share experts are not there yet; give "
+        "--data-parallel-size {}, or leave --enable-expert-parallel out, and each replica has all "
         "experts",
-        asked, what, way_out);
-  };
-  const bool on_cuda = device.kind == ComputeDevice::kCuda;
-  if (on_cuda && ranks > 1)
-    refuse(fmt::format("on cuda replicas of {} ranks each that share experts are", ranks),
-           "give --tensor-parallel-size 1, or --device cpu");
-  if (on_cuda && replicas > devices::DeviceGroup::kMaxSize)
-    refuse(fmt::format("on cuda more than {} replicas that share experts are",
-                       devices::DeviceGroup::kMaxSize),
-           fmt::format("give --data-parallel-size {}", devices::DeviceGroup::kMaxSize));
+        asked, devices::DeviceGroup::kMaxSize, devices::DeviceGroup::kMaxSize);
   // The last rank has the fewest experts.
   const model::RankOf last{.rank = ranks - 1, .size = ranks, .sharers = replicas};
   if (const auto part = model::spec_of(spec, last); !part)

@@ -25,18 +25,19 @@ class OneRank final : public RoundWork {
 
 class SeveralRanks final : public RoundWork {
  public:
-  SeveralRanks(Lockstep& lockstep, int replica, const std::vector<GroupRunner::Member>& members)
+  SeveralRanks(Lockstep& lockstep, int replica, const std::vector<GroupRunner::Member>& members,
+               Device device)
       : lockstep_(lockstep),
         replica_(replica),
         members_(members),
-        runner_(members, [this](const std::string& why) { end(why); }) {}
+        runner_(members, device, [this](const std::string& why) { end(why); }) {}
 
-  void launch(const StepPlan& plan, std::span<const RoundPart> /*round*/) override {
-    runner_.launch(plan);
+  void launch(const StepPlan& plan, std::span<const RoundPart> round) override {
+    runner_.launch_in_round(plan, round);
     launched_.push_back(plan.step);
   }
-  void run_empty(std::span<const RoundPart> /*round*/) override {
-    attempt([this] { runner_.on_ranks([this](size_t rank) { run_empty_on(members_[rank]); }); });
+  void run_empty(std::span<const RoundPart> round) override {
+    attempt([&] { runner_.on_ranks([&](size_t rank) { run_empty_on(members_[rank], round); }); });
   }
   StepResult collect() override {
     StepResult result;
@@ -50,9 +51,9 @@ class SeveralRanks final : public RoundWork {
   void end(const std::string& why) { lockstep_.end(fmt::format("replica {}: {}", replica_, why)); }
 
   // Work that a GroupRunner's caller gives ends no group by itself.
-  void run_empty_on(const GroupRunner::Member& member) {
+  void run_empty_on(const GroupRunner::Member& member, std::span<const RoundPart> round) {
     try {
-      member.executor.run_empty();
+      member.executor.run_empty(round);
     } catch (const std::exception& error) {
       end(fmt::format("rank {}: {}", member.group.rank(), error.what()));
       member.group.abort(error.what());
@@ -83,8 +84,9 @@ std::unique_ptr<RoundWork> make_round_work(StepExecutor& executor) {
 }
 
 std::unique_ptr<RoundWork> make_round_work(Lockstep& lockstep, int replica,
-                                           const std::vector<GroupRunner::Member>& members) {
-  return std::make_unique<SeveralRanks>(lockstep, replica, members);
+                                           const std::vector<GroupRunner::Member>& members,
+                                           Device device) {
+  return std::make_unique<SeveralRanks>(lockstep, replica, members, device);
 }
 
 }  // namespace skiff::engine

@@ -29,10 +29,11 @@ class RoundWork {
 
 // One rank, driven by the calling thread. `executor` must outlive this.
 std::unique_ptr<RoundWork> make_round_work(StepExecutor& executor);
-// Several ranks that compute on the host, a thread for each. If one throws, it ends the lockstep at
-// once, because what its neighbours wait for may come from ranks that wait for it; and all throw
-// comm::GroupEnded with the lockstep's reason. Whatever is given must outlive this.
+// Several ranks, a thread for each, on `device` as GroupRunner takes it. If one throws, it ends the
+// lockstep at once, because what its neighbours wait for may come from ranks that wait for it; and
+// all throw comm::GroupEnded with the lockstep's reason. Whatever is given must outlive this.
 std::unique_ptr<RoundWork> make_round_work(Lockstep& lockstep, int replica,
-                                           const std::vector<GroupRunner::Member>& members);
+                                           const std::vector<GroupRunner::Member>& members,
+                                           Device device);
 
 }  // namespace skiff::engine

@@ -20,6 +20,7 @@
 #include "engine/lockstep_runner.h"
 #include "engine/model_testing.h"
 #include "engine/random_case_testing.h"
+#include "engine/side_by_side.h"
 #include "engine/tier_thread.h"
 #include "ops/kv_quant.h"
 #include "store/temp_dir_testing.h"
@@ -309,6 +310,20 @@ inline std::unique_ptr<store::BlockStore> open_store(const Setup& setup,
        .block_size = setup.block_size});
 }
 
+// Has each rank record its steps, and begins the service of its groups.
+inline void begin_recorded(Model& model, std::vector<comm::Mesh>& meshes,
+                           std::deque<RankOfRun>& parts, int blocks) {
+  side_by_side(
+      parts.size(),
+      [&](size_t rank) {
+        model.rank(rank).ops->bind_thread();
+        parts[rank].executor.record(blocks);
+      },
+      [&](size_t rank, const std::string& why) { meshes[rank].tp->abort(why); });
+  if (model.group) model.group->begin_service();
+  for (const comm::Mesh& mesh : meshes) mesh.experts->begin_service();
+}
+
 inline void run(Model& model, Setup setup, std::vector<Command> commands, std::mt19937_64& rng,
                 const Texts* guesses, const store::TempDir& dir, Listener& listener,
                 Totals& totals) {
@@ -338,25 +353,22 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
     parts.emplace_back(model.rank(static_cast<size_t>(i)), mesh, setup, host.part(i, ranks));
     members.push_back({parts.back().executor, *mesh.tp});
   }
-  if (setup.records) {
-    parts[0].executor.record(setup.num_blocks);
-    meshes[0].experts->begin_service();
-  }
+  if (setup.records) begin_recorded(model, meshes, parts, setup.num_blocks);
   parts[0].executor.tell_chaining(setup.limits);
   sched::Scheduler scheduler(setup.limits, cache);
+  const Device place = setup.own_thread ? Device{} : kOther;
   std::unique_ptr<Runner> device;
   if (setup.shared.lockstep && ranks == 1)
     device = std::make_unique<LockstepRunner>(*setup.shared.lockstep, setup.shared.replica,
-                                              make_round_work(parts[0].executor),
-                                              setup.own_thread ? Device{} : kOther);
+                                              make_round_work(parts[0].executor), place);
   else if (setup.shared.lockstep)
     device = std::make_unique<LockstepRunner>(
         *setup.shared.lockstep, setup.shared.replica,
-        make_round_work(*setup.shared.lockstep, setup.shared.replica, members), Device{});
+        make_round_work(*setup.shared.lockstep, setup.shared.replica, members, place), place);
   else if (ranks > 1)
-    device = std::make_unique<GroupRunner>(members);
+    device = std::make_unique<GroupRunner>(members, model.ops->device());
   else
-    device = make_runner(parts[0].executor, setup.own_thread ? Device{} : kOther);
+    device = make_runner(parts[0].executor, place);
   if (setup.drafts && guesses == nullptr)
     device = std::make_unique<DraftingRunner>(std::move(device), *setup.drafts);
   if (setup.heard != nullptr)

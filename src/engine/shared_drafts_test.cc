@@ -217,25 +217,6 @@ TEST(SharedDrafts, ExpertsThatOneReplicaHasNeedNoOthers) {
   EXPECT_EQ(executor.run(plan).tokens[0].size(), 1u);
 }
 
-// A group whose other rank has rows, none of which come. It remembers what was expected wherever
-// rows meet.
-class Expecting final : public comm::RowExchange {
- public:
-  int rank() const override { return 0; }
-  int size() const override { return 2; }
-  void expect(const std::optional<comm::RowsOfRanks>& rows) override { expected_ = rows; }
-  Tensor dispatch(Tensor x, Arena&, Ops&) override {
-    sums.push_back(expected_ ? expected_->sum : 0);
-    return x;
-  }
-  Tensor combine(Tensor parts, int64_t, Arena&, Ops&) override { return parts; }
-
-  std::vector<int64_t> sums;
-
- private:
-  std::optional<comm::RowsOfRanks> expected_;
-};
-
 // A step of a round, chained or not, says how many rows all have; what drafts asks nobody.
 TEST(SharedDrafts, EachStepExpectsTheRowsOfItsOwnRound) {
   const DummyFolder served("shared_drafts_expected", kDeepSeek);

@@ -1,12 +1,12 @@
 // Replicas on CUDA devices that share the experts of a mixture, in random schedules,
 // batch-invariant: each request's tokens and log-probabilities are bit for bit those that it gets
 // while all others are idle, whichever replica has it, and whatever a module drafts for it.
-// Replicas have a device each where there are enough; else all are on the first one, which takes
-// kernels that are loaded before any of them waits for another.
+// Replicas, or each of their ranks, have a device each where there are enough; else all are on the
+// first one, which takes kernels that are loaded before any of them waits for another.
 #include <limits>
-#include <numeric>
 
 #include "base/load_error.h"
+#include "comm/devices/grid_testing.h"
 #include "engine/llm.h"
 #include "engine/sharing_testing.h"
 #include "engine/six_requests_testing.h"
@@ -50,19 +50,47 @@ constexpr const char* kQwen = R"({
   "num_experts_per_tok": 3, "moe_intermediate_size": 192, "norm_topk_prob": true,
   "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "torch_dtype": "bfloat16"})";
 
+// Replicas of so many ranks each.
+struct Grid {
+  int replicas = 2, ranks = 1;
+
+  bool has_devices() const { return num_cuda_devices() >= replicas * ranks; }
+  // Each rank has a device of its own where there are enough, in order.
+  int device(int replica, int rank) const { return has_devices() ? replica * ranks + rank : 0; }
+  std::vector<int> devices_of_replica(int replica) const {
+    std::vector<int> devices(static_cast<size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank)
+      devices[static_cast<size_t>(rank)] = device(replica, rank);
+    return devices;
+  }
+  std::vector<int> devices_of_rank(int rank) const {
+    std::vector<int> devices(static_cast<size_t>(replicas));
+    for (int replica = 0; replica < replicas; ++replica)
+      devices[static_cast<size_t>(replica)] = device(replica, rank);
+    return devices;
+  }
+};
+
 // Makes the replicas of a group on CUDA devices. Without recordings: one is bound to the memory of
 // one executor, and each schedule has its own.
-void put_on_devices(Sharing& group, const std::string& folder, int replicas, bool graphs = false) {
-  std::vector<int> devices(static_cast<size_t>(replicas), 0);
-  if (num_cuda_devices() >= replicas) std::iota(devices.begin(), devices.end(), 0);
-  for (int i = 0; i < replicas; ++i)
-    group.models.push_back(
-        Sharing::replica(folder, model::LoadFormat::kDummy, DType::kBF16, i, replicas,
-                         make_cuda_ops({.device = devices[static_cast<size_t>(i)],
-                                        .graphs = graphs,
-                                        .batch_invariant = true})));
-  group.on_devices.emplace(devices, /*owners_from=*/0);
-  group.lockstep.emplace(group.on_devices->make_exchanges());
+void put_on_devices(Sharing& group, const std::string& folder, const Grid& grid,
+                    bool graphs = false) {
+  // Sums of steps of a dozen rows and more are taken by owners of rows, others by all ranks.
+  constexpr int64_t kOwnersFrom = 6 << 10;
+  group.add_models(
+      folder, model::LoadFormat::kDummy, DType::kBF16,
+      {.size = grid.ranks, .sharers = grid.replicas}, [&](int replica, int rank) {
+        return make_cuda_ops(
+            {.device = grid.device(replica, rank), .graphs = graphs, .batch_invariant = true});
+      });
+  std::vector<Lockstep::Exchanges> by_rank;
+  by_rank.reserve(static_cast<size_t>(grid.ranks));
+  for (int rank = 0; rank < grid.ranks; ++rank)
+    by_rank.push_back(group.on_devices.emplace_back(grid.devices_of_rank(rank)).make_exchanges());
+  group.lockstep.emplace(std::move(by_rank));
+  for (int replica = 0; replica < grid.replicas && grid.ranks > 1; ++replica)
+    group.models[static_cast<size_t>(replica)]->group =
+        std::make_unique<devices::DeviceGroup>(grid.devices_of_replica(replica), kOwnersFrom);
 }
 
 // How requests are computed one after the other.
@@ -127,41 +155,44 @@ void check_schedules(Sharing& group, const char* name, int sets, const Lengths& 
   EXPECT_GT(said.size(), 20u) << "the text must depend on the context";
 }
 
-void check_on_devices(const char* name, const char* config, int replicas, int sets) {
+void check_on_devices(const char* name, const char* config, const Grid& grid, int sets) {
   if (num_cuda_devices() == 0) GTEST_SKIP() << "there is no CUDA device";
+  const std::string no_grid = devices::why_no_grid(grid.replicas * grid.ranks);
+  if (grid.ranks > 1 && !no_grid.empty()) GTEST_SKIP() << no_grid;
   const DummyFolder folder(name, config);
   Sharing group;
   try {
-    put_on_devices(group, folder.path(), replicas);
+    put_on_devices(group, folder.path(), grid);
   } catch (const LoadError& e) {
     GTEST_SKIP() << "no batch-invariant devices: " << e.what();
   }
-  if (num_cuda_devices() >= replicas)
-    group.on_devices->begin_service();
+  if (grid.has_devices())
+    group.begin_service();
   else
-    std::printf("%d replicas on one device\n", replicas);
+    std::printf("%d replicas of %d ranks on one device\n", grid.replicas, grid.ranks);
   check_schedules(group, name, sets, kLengths);
 }
 
-void check_on_host(const char* name, const char* config, int replicas, int sets) {
+void check_on_host(const char* name, const char* config, const Grid& grid, int sets) {
   const DummyFolder folder(name, config);
-  Sharing group(folder.path(), model::LoadFormat::kDummy, DType::kBF16, replicas);
+  Sharing group(folder.path(), model::LoadFormat::kDummy, DType::kBF16, grid.replicas, grid.ranks);
   check_schedules(group, name, sets, {.requests = 12, .shared = 120, .own = 120, .output = 12});
 }
 
-// Two replicas on a device each, or on the host, which computes ahead as a device does, with a
-// module that drafts, or the model itself, whose drafts are right but for rounding.
+// Two replicas of so many ranks, on a device each, or on the host, which computes ahead as a device
+// does, with a module that drafts, or the model itself, whose drafts are right but for rounding.
 struct Drafting {
   bool on_devices = true, itself = false;
   int requests = 20;
+  int ranks = 1;
 
   // With recordings, replicas serve one executor each.
   std::unique_ptr<Sharing> replicas(const std::string& folder, bool graphs) const {
     if (!on_devices)
-      return std::make_unique<Sharing>(folder, model::LoadFormat::kDummy, DType::kBF16, 2);
+      return std::make_unique<Sharing>(folder, model::LoadFormat::kDummy, DType::kBF16, 2, ranks);
     auto group = std::make_unique<Sharing>();
-    put_on_devices(*group, folder, 2, graphs);
-    if (!graphs) group->on_devices->begin_service();
+    put_on_devices(*group, folder, {.replicas = 2, .ranks = ranks}, graphs);
+    if (!graphs) group->begin_service();
     return group;
   }
   void add_drafters(Sharing& group, const std::string& folder) const {
@@ -246,31 +277,47 @@ void check_drafts(const char* name, const char* config, int sets, const Drafting
 
 void check_drafts_on_devices(const char* name, const char* config, int sets,
                              const Drafting& how = {}) {
-  if (num_cuda_devices() < 2) GTEST_SKIP() << "needs two CUDA devices";
+  if (num_cuda_devices() < 2 * how.ranks)
+    GTEST_SKIP() << "needs " << 2 * how.ranks << " CUDA devices";
   check_drafts(name, config, sets, how);
 }
 
-TEST(SharedExpertsAhead, Ernie) { check_on_host("ahead_ernie", kErnie, 3, 1); }
-TEST(SharedExpertsAhead, DeepSeek) { check_on_host("ahead_deepseek", kDeepSeek, 2, 1); }
+TEST(SharedExpertsAhead, Ernie) { check_on_host("ahead_ernie", kErnie, {.replicas = 3}, 1); }
+TEST(SharedExpertsAhead, DeepSeek) { check_on_host("ahead_deepseek", kDeepSeek, {}, 1); }
+TEST(SharedExpertsAhead, ErnieInRanks) {
+  check_on_host("ahead_ernie_ranks", kErnie, {.ranks = 2}, 1);
+}
+TEST(SharedExpertsAhead, DraftsOfRanks) {
+  check_drafts("ahead_drafts_ranks", kDeepSeek, 2,
+               {.on_devices = false, .requests = 12, .ranks = 2});
+}
 TEST(SharedExpertsAhead, Drafts) {
   check_drafts("ahead_drafts", kDeepSeek, 2, {.on_devices = false, .requests = 12});
   check_drafts("ahead_itself", kQwen, 2, {.on_devices = false, .itself = true, .requests = 12});
 }
 
 TEST(SharedExpertsOnDevices, ErnieInTwoReplicas) {
-  check_on_devices("shared_ernie_2", kErnie, 2, 8);
+  check_on_devices("shared_ernie_2", kErnie, {}, 8);
 }
 
 TEST(SharedExpertsOnDevices, ErnieInThreeReplicas) {
-  check_on_devices("shared_ernie_3", kErnie, 3, 4);
+  check_on_devices("shared_ernie_3", kErnie, {.replicas = 3}, 4);
 }
 
 TEST(SharedExpertsOnDevices, DeepSeekInTwoReplicas) {
-  check_on_devices("shared_deepseek_2", kDeepSeek, 2, 8);
+  check_on_devices("shared_deepseek_2", kDeepSeek, {}, 8);
 }
 
 TEST(SharedExpertsOnDevices, DeepSeekInFourReplicas) {
-  check_on_devices("shared_deepseek_4", kDeepSeek, 4, 3);
+  check_on_devices("shared_deepseek_4", kDeepSeek, {.replicas = 4}, 3);
+}
+
+TEST(SharedExpertsOnDevices, ErnieInTwoReplicasOfTwoRanks) {
+  check_on_devices("shared_ernie_2x2", kErnie, {.ranks = 2}, 4);
+}
+
+TEST(SharedExpertsOnDevices, DeepSeekInTwoReplicasOfTwoRanks) {
+  check_on_devices("shared_deepseek_2x2", kDeepSeek, {.ranks = 2}, 4);
 }
 
 TEST(SharedExpertsOnDevices, DraftsOfErniesModule) {
@@ -285,9 +332,17 @@ TEST(SharedExpertsOnDevices, DraftsOfTheModelItself) {
   check_drafts_on_devices("shared_qwen_itself", kQwen, 4, {.itself = true});
 }
 
+TEST(SharedExpertsOnDevices, DraftsOfAModuleInRanks) {
+  check_drafts_on_devices("shared_deepseek_drafts_2x2", kDeepSeek, 3, {.ranks = 2});
+}
+
+TEST(SharedExpertsOnDevices, DraftsOfTheModelItselfInRanks) {
+  check_drafts_on_devices("shared_qwen_itself_2x2", kQwen, 2, {.itself = true, .ranks = 2});
+}
+
 // As users start it.
-TEST(SharedExpertsOnDevices, TextsUnderTheEngineAreThoseWithoutAModule) {
-  if (num_cuda_devices() < 2) GTEST_SKIP() << "needs two CUDA devices";
+void check_texts_under_the_engine(int ranks) {
+  if (num_cuda_devices() < 2 * ranks) GTEST_SKIP() << "needs " << 2 * ranks << " CUDA devices";
   const DummyFolder folder("shared_engine_drafts", kDeepSeek);
   EngineConfig config;
   config.model = folder.path();
@@ -295,6 +350,7 @@ TEST(SharedExpertsOnDevices, TextsUnderTheEngineAreThoseWithoutAModule) {
   config.load_format = model::LoadFormat::kDummy;
   config.quiet = config.batch_invariant = config.expert_parallel = true;
   config.replicas = 2;
+  config.tensor_parallel = ranks;
   config.num_blocks_override = 64;
   config.policy.step_seconds = std::numeric_limits<double>::infinity();  // nothing is measured
   const auto without = hear_six(config);
@@ -310,6 +366,12 @@ TEST(SharedExpertsOnDevices, TextsUnderTheEngineAreThoseWithoutAModule) {
     }
   }
 }
+
+TEST(SharedExpertsOnDevices, TextsUnderTheEngineAreThoseWithoutAModule) {
+  check_texts_under_the_engine(1);
+}
+
+TEST(SharedExpertsOnDevices, SoAreThoseOfRanks) { check_texts_under_the_engine(2); }
 
 }  // namespace
 }  // namespace skiff::engine

@@ -12,28 +12,34 @@ namespace skiff::engine {
 
 // The replicas of a model, with what they share.
 struct Sharing {
-  static std::unique_ptr<Model> replica(const std::string& folder, model::LoadFormat format,
-                                        DType act, int index, int replicas,
-                                        std::unique_ptr<Ops> ops) {
-    return std::make_unique<Model>(folder, format, act, std::move(ops), std::nullopt,
-                                   model::RankOf{.sharer = index, .sharers = replicas},
-                                   Moe::kWhole);
-  }
   Sharing() = default;
   // On the CPU, each replica cut among so many ranks.
   Sharing(const std::string& folder, model::LoadFormat format, DType act, int replicas,
           int ranks = 1) {
-    for (int i = 0; i < replicas; ++i) {
-      const auto rank = [&](int index) {
-        return std::make_unique<Model>(
-            folder, format, act, make_cpu_ops(1 + (i + index) % 2), std::nullopt,
-            model::RankOf{.rank = index, .size = ranks, .sharer = i, .sharers = replicas},
-            Moe::kWhole);
-      };
-      models.push_back(rank(0));
-      for (int index = 1; index < ranks; ++index) models.back()->others.push_back(rank(index));
-    }
+    add_models(folder, format, act, {.size = ranks, .sharers = replicas},
+               [](int replica, int rank) { return make_cpu_ops(1 + (replica + rank) % 2); });
     lockstep.emplace(replicas, ranks);
+  }
+
+  // Loads what each rank of each replica has; `all` says how many there are.
+  template <class MakeOps>
+  void add_models(const std::string& folder, model::LoadFormat format, DType act,
+                  const model::RankOf& all, MakeOps ops_of) {
+    for (int replica = 0; replica < all.sharers; ++replica)
+      for (int rank = 0; rank < all.size; ++rank) {
+        model::RankOf part = all;
+        part.rank = rank;
+        part.sharer = replica;
+        auto one = std::make_unique<Model>(folder, format, act, ops_of(replica, rank), std::nullopt,
+                                           part, Moe::kWhole);
+        (rank == 0 ? models : models.back()->others).push_back(std::move(one));
+      }
+  }
+  // From now on no host of a device waits for another in a collective.
+  void begin_service() {
+    for (devices::DeviceGroup& group : on_devices) group.begin_service();
+    for (const auto& model : models)
+      if (model->group) model->group->begin_service();
   }
 
   // Gives each replica what `settings` name, as find_drafter() finds it: all of it, or a part for
@@ -113,10 +119,29 @@ struct Sharing {
   }
 
   std::vector<std::unique_ptr<Model>> models;
-  std::deque<model::LoadedModel> drafters;  // none, or those of all ranks of each replica
-  bool drafter_whole = false;               // each rank computes all of it
-  std::optional<devices::DeviceGroup> on_devices;
+  std::deque<model::LoadedModel> drafters;      // none, or those of all ranks of each replica
+  bool drafter_whole = false;                   // each rank computes all of it
+  std::deque<devices::DeviceGroup> on_devices;  // what exchanges rows, by rank
   std::optional<Lockstep> lockstep;
+};
+
+// A group whose other rank has rows, none of which come. It remembers what was expected wherever
+// rows meet.
+class Expecting final : public comm::RowExchange {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  void expect(const std::optional<comm::RowsOfRanks>& rows) override { expected_ = rows; }
+  Tensor dispatch(Tensor x, Arena&, Ops&) override {
+    sums.push_back(expected_ ? expected_->sum : 0);
+    return x;
+  }
+  Tensor combine(Tensor parts, int64_t, Arena&, Ops&) override { return parts; }
+
+  std::vector<int64_t> sums;
+
+ private:
+  std::optional<comm::RowsOfRanks> expected_;
 };
 
 // Requests for each replica, some of which are idle, and who has which.

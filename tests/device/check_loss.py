@@ -3,6 +3,7 @@
 
 usage: check_loss.py SKIFF MODEL [MORE FLAGS]
 
+Device 0 is lost, or the one that SKIFF_TEST_FAULT_DEVICE numbers: with MORE FLAGS -dp 2 -tp 2 -ep that of any rank of any replica.
 Needs a C compiler (or fault.so beside this file, see fault.c). Says so and ends well where there is no device.
 """
 import json

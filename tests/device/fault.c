@@ -1,5 +1,6 @@
 // A fault on the device, in a running program: once the file that SKIFF_TEST_FAULT names is there, a kernel of this
-// library's writes to an address that nobody has. The driver loads it where CUDA_INJECTION64_PATH names it.
+// library's writes to an address that nobody has, on device 0 or the one that SKIFF_TEST_FAULT_DEVICE numbers. The driver
+// loads it where CUDA_INJECTION64_PATH names it.
 //
 //   cc -shared -fPIC -O1 fault.c -o fault.so -ldl -lpthread
 #include <dlfcn.h>
@@ -27,7 +28,8 @@ static void* wait_and_fault(void* file) {
   int (*find)(void**, void*, const char*) = dlsym(driver, "cuModuleGetFunction");
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) =
       dlsym(driver, "cuLaunchKernel");
-  need(retain(&context, 0), "context");
+  const char* number = getenv("SKIFF_TEST_FAULT_DEVICE");
+  need(retain(&context, number != NULL ? atoi(number) : 0), "context");
   need(set(context), "context");
   need(load(&module, kernel), "module");
   need(find(&function, module, "fault"), "kernel");

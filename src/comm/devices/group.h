@@ -9,6 +9,9 @@
 
 namespace skiff::devices {
 
+// A device may be in several groups, each with memory of its own there. Their collectives belong to
+// one queue, and every device has them in the same order.
+//
 // Collectives take f32 and bf16 of any shape and stride; all_gather takes f32. An Ops is that of
 // make_cuda_ops() for the rank's device. Sums are the same bits for every number of rows, on every
 // rank, and whether a step is replayed or not.
@@ -30,6 +33,8 @@ class DeviceGroup {
   // part of the device. In service no rank may copy by cudaMemcpyAsync there, because a device
   // makes the copies of all streams one after the other, nor load a kernel.
   DeviceGroup(std::vector<int> devices, int64_t owners_from);
+  explicit DeviceGroup(const std::vector<int>& devices)
+      : DeviceGroup(devices, owners_from(static_cast<int>(devices.size()))) {}
   // Returns the size from which on owners are faster, measured on H200s that NVLink joins.
   static constexpr int64_t owners_from(int size) { return size > 2 ? 768 << 10 : 3 << 20; }
   ~DeviceGroup();  // after the meshes
