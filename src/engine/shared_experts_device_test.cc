@@ -371,7 +371,9 @@ TEST(SharedExpertsOnDevices, TextsUnderTheEngineAreThoseWithoutAModule) {
   check_texts_under_the_engine(1);
 }
 
-TEST(SharedExpertsOnDevices, SoAreThoseOfRanks) { check_texts_under_the_engine(2); }
+TEST(SharedExpertsOnDevices, TextsOfRanksUnderTheEngineAreThoseWithoutAModule) {
+  check_texts_under_the_engine(2);
+}
 
 }  // namespace
 }  // namespace skiff::engine

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 #include <functional>
 #include <vector>
 
@@ -102,6 +103,17 @@ inline double graph_us(const std::function<void()>& f, cudaStream_t stream, int 
   cudaGraphExecDestroy(exec);
   cudaGraphDestroy(graph);
   return us;
+}
+
+// What main() returns for run(arguments...): its status, or 1 behind what it has thrown.
+template <class... A>
+int status_of(int (*run)(A...), A... arguments) {
+  try {
+    return run(arguments...);
+  } catch (const std::exception& e) {
+    std::printf("%s\n", e.what());
+    return 1;
+  }
 }
 
 }  // namespace skiff::cuda::bench

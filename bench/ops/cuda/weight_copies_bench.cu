@@ -351,10 +351,6 @@ int run() {
 }  // namespace skiff::cuda::bench
 
 int main() {
-  try {
-    return skiff::cuda::bench::run();
-  } catch (const std::exception& e) {
-    std::printf("%s\n", e.what());
-    return 1;
-  }
+  using namespace skiff::cuda::bench;
+  return status_of(run);
 }
