@@ -149,6 +149,25 @@ TEST_P(OpSuite, QuantizedExpertsOfManyTiles) {
   }
 }
 
+// Few rows by so many tiles that a device may take them by twos: whole ones, and tiles that several
+// blocks share. Experts have 4, 12 and 17 rows in the mean. Such weights take long to fill, so
+// there are some formats only.
+TEST_P(OpSuite, QuantizedExpertsOfFewRowsByManyTiles) {
+  if (ops->device() == Device{}) GTEST_SKIP() << "the host computes a few tokens at a time";
+  const QuantizedMoe whole{128, 8'448, 128, kBF16, {.experts = 32, .top_k = 1}};
+  const QuantizedMoe shared{128, 2'304, 1'024, kBF16, {.experts = 32, .top_k = 1}};
+  const QuantizedMoe twelve{96, 22'528, 128, kBF16, {.experts = 8, .top_k = 1}};
+  const QuantizedMoe seventeen{136, 22'528, 128, kBF16, {.experts = 8, .top_k = 1}};
+  const WeightFormat four{DType::kI4, 1, 0, kBF16};
+  const auto meets = [&](const WeightFormat& format, const QuantizedMoe& c) {
+    if (ops->multiplies(format)) quantized_experts(*ops, format, c);
+  };
+  for (const QuantizedMoe& c : {whole, shared, twelve, seventeen}) meets(four, c);
+  meets({DType::kU4, 1, 0, DType::kF16, DType::kU4}, shared);
+  meets({DType::kI8, 1, 0, kBF16}, shared);
+  meets({DType::kF8E4M3, 1, 0, kF32}, whole);
+}
+
 // Copies that take more memory, rounded, than a device has for rounded rows of activations.
 TEST_P(OpSuite, QuantizedExpertsOfManyCopies) {
   if (ops->device() == Device{}) GTEST_SKIP() << "the host computes a few tokens at a time";

@@ -30,6 +30,7 @@ int packed_job_rows(int64_t copies, int experts, int element_bits) {
   const int64_t mean = copies / experts;
   if (mean <= 8) return smallest(2 * mean);
   if (mean <= 14 && element_bits == 4) return 16;
+  if (mean <= 18 && element_bits == 4) return 24;
   if (mean <= 22) return 32;
   return mean <= 64 ? 64 : kMostPacked;
 }

@@ -84,6 +84,7 @@ class StreamedProducts {
                   const std::optional<MetRows>& met) const;
   void run(const Call& call, cudaStream_t stream) const;
   bool has_many_tiles(const Call& call, int job_rows, int tiles) const;
+  int rows_of_kernel(const Call& call) const;
   int tiles_at_once(const Call& call, int job_rows, int tiles) const;
   bool is_direct(const Call& call) const;
   void run_direct(const Call& call, cudaStream_t stream) const;

@@ -15,7 +15,10 @@
 namespace skiff::cuda::streamed {
 
 constexpr int kTileRows = 128, kChunk = 64;
-constexpr int kBoxRows = 64;     // the most rows of x that one copy brings
+constexpr int kBoxRows = 64;  // the most rows of x that one copy brings
+// Rows of x that one copy brings of a job of so many rows. A kernel expects the bytes of the boxes
+// that its tensor map has: both take their rows from the same function.
+constexpr int full_box_rows(int rows) { return rows < kBoxRows ? rows : kBoxRows; }
 constexpr int kConsumers = 256;  // threads of the two warpgroups that multiply
 constexpr int kThreads = kConsumers + 64;
 constexpr int kCounterBytes = 4096;  // at the start of the workspace

@@ -76,7 +76,7 @@ struct WeightCopy {
 
 template <int N>
 struct RowCopy {
-  static constexpr int kBox = N < kBoxRows ? N : kBoxRows;
+  static constexpr int kBox = full_box_rows(N);
 
   const CUtensorMap& map;  // its boxes have kBox rows
   const StreamArgs& a;

@@ -31,22 +31,28 @@ struct AtomArgs {
 
 // Two warpgroups multiply, and two warps load. Where many rows need many sums, they are of a third
 // warpgroup, which gives its registers to the others.
-constexpr bool are_few(int rows) { return rows <= 16; }
+constexpr bool are_few(int rows) { return rows <= 24; }
 constexpr int atom_threads(int rows) { return streamed::kConsumers + (are_few(rows) ? 64 : 128); }
 constexpr int kLoaderRegisters = 40, kMultiplierRegisters = 232;
 // The most blocks of a multiprocessor. Several have smaller rings and more warps, which issue while
 // others wait: elements of four bits take more instructions than their bytes take to arrive.
-constexpr int most_blocks(Codes codes, int rows) {
-  return codes == Codes::kFour && are_few(rows) ? (rows == 8 ? 3 : 2) : 1;
+constexpr int most_blocks(Codes codes, int rows, int tiles) {
+  if (codes != Codes::kFour || !are_few(rows)) return 1;
+  return rows == 8 && tiles == 1 ? 3 : 2;
 }
+
+// Rows of x that one copy brings. Jobs of few rows are seldom full: what they lack is not copied,
+// since the L2 delivers rows of x and weights at the same rate.
+constexpr int box_rows(int rows) { return rows <= 32 ? 8 : std::min(rows / 2, streamed::kBoxRows); }
 
 constexpr int kScaleSlack = 4;  // floats by which rows may begin behind an aligned address
 constexpr int kBlockAtoms = streamed::kTileRows / kAtomHeight;
 
 // Returns whether a block can multiply its rows of x by two neighbouring tiles of weights at a
 // time, so that it reads them half as often: where scales of groups do not take the registers for
-// it.
+// it. Pairs of more rows than kMostCutPair are not cut by stream-K.
 constexpr bool takes_pairs(int groups) { return groups == 0; }
+constexpr int kMostCutPair = streamed::kWidestSplit / 2;
 
 // The sizes that a kernel is compiled for: groups of a chunk, rows of x, blocks of a
 // multiprocessor, and tiles of weights that a block multiplies at a time, which lie one after the

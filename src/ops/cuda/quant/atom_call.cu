@@ -45,12 +45,12 @@ AtomArgs args_of(const Linear& w, const MetRows& rows, const JobList& jobs) {
   return args;
 }
 
-CUtensorMap row_map(const Tensor& x, int rows) {
+CUtensorMap row_map(const Tensor& x, int box_rows) {
   const auto pitch = static_cast<uint64_t>(x.row_stride) * bytes(x.dtype);
   const uint64_t size[] = {static_cast<uint64_t>(x.cols()) * bytes(x.dtype) / 2,
                            static_cast<uint64_t>(x.rows())};
   const uint64_t stride[] = {pitch};
-  const uint32_t box[] = {64, static_cast<uint32_t>(std::min(rows, streamed::kBoxRows))};
+  const uint32_t box[] = {64, static_cast<uint32_t>(box_rows)};
   return tensor_map(x.data, size, stride, box);
 }
 

@@ -15,7 +15,7 @@ AtomFormat format_of(const Linear& w);
 AtomArgs args_of(const Linear& w);
 // Returns the arguments of a product of the weight with rows that meet() has changed.
 AtomArgs args_of(const Linear& w, const MetRows& rows, const JobList& jobs);
-// Boxes of 128 bytes of up to `rows` rows of bf16 or e4m3.
-CUtensorMap row_map(const Tensor& x, int rows);
+// Boxes of 128 bytes of `box_rows` rows of bf16 or e4m3.
+CUtensorMap row_map(const Tensor& x, int box_rows);
 
 }  // namespace skiff::cuda::atoms

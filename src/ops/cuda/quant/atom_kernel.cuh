@@ -28,25 +28,36 @@ struct AtomConsumer {
   __device__ void take(const AtomMultiplier<Ring, N, kGated, kZeros>& multiplier,
                        const TileSlice& s) {
     multiplier.run(sum, s, turn);
-    if constexpr (kTiles == 1) {
-      if (s.is_cut(a) && !SharedTile<N, kMostRows>{a}.add(first_of<N / 2>(sum[0]), s)) return;
+    SharedTile<N, kMostRows, kTiles> shared = {a};
+    const bool cut = (kTiles == 1 || kMostRows <= kMostCutPair) && s.is_cut(a);
+    if (cut) {
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) shared.leave(first_of<N / 2>(sum[t]), s, t);
+      if (!shared.arrives_last(s)) return;
     }
     Epilogue<N, kGated, (kMostRows >= kFewestLines)> store = {a, &lines};
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t)
+    for (int t = 0; t < kTiles; ++t) {
+      if (cut) shared.total(first_of<N / 2>(sum[t]), s, t);
       store.store_tile(first_of<N / 2>(sum[t]), slice_of_tile<kTiles>(s, t));
+    }
   }
-  // Takes a slice of a job of up to N rows by the fewest columns of wgmma that hold them, if there
-  // are so few: an expert's last job need not cost as much as the others. Where groups have scales,
-  // their sums leave no registers for it.
+  // The next smaller number of rows for which a job has a main loop of its own; 0: none. From 32
+  // rows on rows are summed in one order, whatever their number, and fewer in another. Where many
+  // rows have groups with scales, their sums leave no registers for several loops.
+  static constexpr int fewer(int rows) {
+    if (are_few(rows)) return rows - 8;
+    return rows > 32 && Ring::kGroups == 0 ? rows / 2 : 0;
+  }
+  // Takes a slice of a job of up to N rows by the fewest columns of the tensor cores that hold
+  // them, if there are so few: an expert's last job need not cost as much as the others.
   template <int N>
   __device__ bool take_few(const TileSlice& s) {
-    constexpr int kFewest = 32;  // fewer are summed in another order
-    if constexpr (N < kFewest || Ring::kGroups > 0) {
+    if constexpr (N == 0) {
       return false;
     } else {
       if (s.job.rows > N) return false;
-      if (take_few<N / 2>(s)) return true;
+      if (take_few<fewer(N)>(s)) return true;
       take<N>(AtomMultiplier<Ring, N, kGated, kZeros>(q, ring), s);
       return true;
     }
@@ -56,11 +67,11 @@ struct AtomConsumer {
     SliceWalk<kMostRows, Walker::kWarps> slices(a, queue);
     const AtomMultiplier<Ring, kMostRows, kGated, kZeros> multiplier(q, ring);
     for (TileSlice s; slices.next(&s);)
-      if (!take_few<kMostRows / 2>(s)) take<kMostRows>(multiplier, s);
+      if (!take_few<fewer(kMostRows)>(s)) take<kMostRows>(multiplier, s);
   }
 };
 
-// kTiles: 2 where StreamArgs::tiles counts pairs of tiles, none of which is cut.
+// kTiles: 2 where StreamArgs::tiles counts pairs of tiles.
 template <Codes kCodes, int kGroups, int N, bool kGated, int kBlocks, bool kZeros, int kTiles>
 __global__ void __launch_bounds__(atom_threads(N), kBlocks)
     atom_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ StreamArgs a,
@@ -116,15 +127,17 @@ void for_each_atom_kernel(F f) {
   };
   const auto with = [&]<int N>() {
     of_blocks.template operator()<N, 1>();
-    if constexpr (constexpr int kMost = most_blocks(kCodes, N); kMost > 1)
+    if constexpr (constexpr int kMost = most_blocks(kCodes, N, 1); kMost > 1)
       of_blocks.template operator()<N, kMost>();
+    if constexpr (takes_pairs(kGroups))
+      of_blocks.template operator()<N, most_blocks(kCodes, N, 2), 2>();
   };
   with.template operator()<8>();
   with.template operator()<16>();
+  if constexpr (kCodes != Codes::kFloat8Held) with.template operator()<24>();
   with.template operator()<32>();
   with.template operator()<64>();
   with.template operator()<128>();
-  if constexpr (takes_pairs(kGroups)) of_blocks.template operator()<128, 1, 2>();
 }
 
 template <Codes kCodes, int kGroups>

@@ -9,7 +9,7 @@
 namespace skiff::cuda::atoms {
 
 struct AtomKind {
-  int rows = 0;  // rows of a job: 8, 16, 32, 64 or 128
+  int rows = 0;  // rows of a job: 8, 16, 24, 32, 64 or 128
   bool gated = false;
   int blocks = 1;      // A multiprocessor runs so many, at most most_blocks().
   bool zeros = false;  // atoms have zero points: elements of four bits only

@@ -36,7 +36,7 @@ struct AtomCopy {
 
 template <class Ring, int N>
 struct XCopy {
-  static constexpr int kBox = N < kBoxRows ? N : kBoxRows;
+  static constexpr int kBox = box_rows(N);
   static constexpr int kHalves = Ring::kHeld ? 1 : 2;
 
   const CUtensorMap& map;  // its boxes have 128 bytes of kBox rows

@@ -74,7 +74,7 @@ class AtomMultiplier {
     for (int t = 0; t < kTiles; ++t)
       if (q_.row_scales) prefetch_row_scales(slice_of_tile<kTiles>(s, t));
     if constexpr (kFewRows)
-      multiply_by_warps(first_of<N / 2>(sum[0]), s, turn);
+      multiply_by_warps(sum, s, turn);
     else
       multiply_by_warpgroups(sum, s, turn);
 #pragma unroll
@@ -87,46 +87,56 @@ class AtomMultiplier {
 
  private:
   // So few rows of x cost fewer instructions, and wait less, with the products of single warps.
-  static constexpr bool kFewRows = N <= 16 && !Ring::kHeld;
+  static constexpr bool kFewRows = are_few(N) && !Ring::kHeld;
   // A chunk is multiplied in parts, whose operands are converted while the part before is computed.
   // Where two tiles' sums take the registers, parts are short.
-  static constexpr int kSubs = kGroups == 4 || kTiles > 1 ? 4 : 2;
+  static constexpr int kSubs = kGroups == 4 || (kTiles > 1 && N > 64) ? 4 : 2;
   static constexpr int kPer = kChunkSteps<kCodes> / kSubs;  // wgmmas of a part
   static_assert(kSubs % 2 == 0);  // so that parts take turns with the operands across tiles
 
-  __device__ void multiply_by_warps(float (&sum)[N / 2], const TileSlice& s, Turn& turn) const {
-    float part[2][N / 2] = {};  // each sums every other 16 columns, so that products wait less
+  __device__ void multiply_by_warps(Sums (&sum)[kTiles], const TileSlice& s, Turn& turn) const {
+    // Products wait for each other less where each part sums every other 16 columns. Those of two
+    // tiles take turns anyway, unless registers are scarce.
+    constexpr int kParts = kTiles > 1 ? 1 : 2;
+    constexpr bool kTileByTile = kTiles > 1 && N > 16;
+    float part[kTiles][kParts][N / 2] = {};
 #pragma unroll
-    for (float& v : sum) v = 0;
+    for (Sums& of_tile : sum) {
+#pragma unroll
+      for (float& v : first_of<N / 2>(of_tile)) v = 0;
+    }
     for (int c = s.begin; c < s.end; ++c) {
       barrier_wait(full_ + 8 * turn.stage, turn.parity);
       const uint32_t stage = turn.stage * Ring::kStageBytes;
-      uint4 words[2];
+      uint4 words[kTileByTile ? 1 : kTiles][2];
       uint32_t x[N / 8][4];  // operands of 32 columns
-      OfRows<uint32_t> zero = {};
+      OfRows<uint32_t> zero[kTiles] = {};
       constexpr int kGroupSteps = 8 / (kGroups > 0 ? kGroups : 1);
 #pragma unroll
-      for (int step = 0; step < 8; ++step) {
+      for (int i = 0; i < 8 * kTiles; ++i) {
+        const int t = kTileByTile ? i / 8 : i % kTiles, step = kTileByTile ? i % 8 : i / kTiles;
+        auto& held = words[kTileByTile ? 0 : t];
         if (step % kGroupSteps == 0) {
-          if constexpr (kZeros) zero = zero_points(turn.stage, step / kGroupSteps);
+          if constexpr (kZeros) zero[t] = zero_points(turn.stage, step / kGroupSteps, t);
           if constexpr (kGroups > 0) {
 #pragma unroll
-            for (int i = 0; i < N / 2; ++i) part[0][i] = part[1][i] = 0;
+            for (int n = 0; n < N / 2; ++n) part[t][0][n] = part[t][kParts - 1][n] = 0;
           }
         }
-        if (step % kLoadSteps<kCodes> == 0) load_words(words, stage, step);
-        if (step % 2 == 0) load_rows_of_x(x, stage, step / 2);
+        if (step % kLoadSteps<kCodes> == 0) load_words(held, stage + from_first(t), step);
+        if (step % 2 == 0 && (t == 0 || kTileByTile)) load_rows_of_x(x, stage, step / 2);
         uint32_t w[4];
-        operands_of(w, words, zero, step);
+        operands_of(w, held, zero[t], step);
 #pragma unroll
         for (int j = 0; j < N / 8; ++j)
-          mma_bf16(reinterpret_cast<float(&)[4]>(part[step % 2][4 * j]), w, x[j][step % 2 * 2],
-                   x[j][step % 2 * 2 + 1]);
+          mma_bf16(reinterpret_cast<float(&)[4]>(part[t][step % kParts][4 * j]), w,
+                   x[j][step % 2 * 2], x[j][step % 2 * 2 + 1]);
         if (kGroups > 0 && (step + 1) % kGroupSteps == 0) {
+          static_assert(kGroups == 0 || kTiles == 1);
           const OfRows<float> scale = scales(turn.stage, step / kGroupSteps);
 #pragma unroll
-          for (int i = 0; i < N / 2; ++i)
-            sum[i] = fmaf(part[0][i] + part[1][i], scale.at[i % 4 / 2], sum[i]);
+          for (int n = 0; n < N / 2; ++n)
+            sum[t][n] = fmaf(all_parts(part[t], n), scale.at[n % 4 / 2], sum[t][n]);
         }
       }
       __syncwarp();
@@ -135,8 +145,15 @@ class AtomMultiplier {
     }
     if constexpr (kGroups == 0) {
 #pragma unroll
-      for (int i = 0; i < N / 2; ++i) sum[i] = part[0][i] + part[1][i];
+      for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+        for (int i = 0; i < N / 2; ++i) sum[t][i] = all_parts(part[t], i);
+      }
     }
+  }
+  template <int kParts>
+  static __device__ float all_parts(const float (&part)[kParts][N / 2], int i) {
+    return kParts == 1 ? part[0][i] : part[0][i] + part[kParts - 1][i];
   }
 
   // Rows of x for columns [32 * at, 32 * at + 32) of the chunk. `stage`: where it begins in the

@@ -10,9 +10,8 @@
 
 namespace skiff::cuda::channels {
 
-constexpr int kConsumers = 256;               // threads of the two warpgroups that multiply
-constexpr int kThreads = kConsumers + 64;     // and of two warps that load
-constexpr int kBoxRows = streamed::kBoxRows;  // the most rows of x that one copy brings
+constexpr int kConsumers = 256;            // threads of the two warpgroups that multiply
+constexpr int kThreads = kConsumers + 64;  // and of two warps that load
 
 struct ChannelArgs {
   int rows, chunks, jobs,

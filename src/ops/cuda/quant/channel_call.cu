@@ -67,7 +67,8 @@ void start_channels(const ChannelCall& call, const Linear& w, const ChannelShape
             .shared = bytes,
             .stream = stream,
             .cluster = static_cast<unsigned>(args.splits)},
-           float8::weight_map(w, gated, kTileRows), atoms::row_map(call.x.x, rows), args);
+           float8::weight_map(w, gated, kTileRows),
+           atoms::row_map(call.x.x, streamed::full_box_rows(rows)), args);
     started = true;
   });
   SKIFF_CHECK(started, "no kernel for jobs of {} rows", shape.rows);

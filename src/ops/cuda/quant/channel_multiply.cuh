@@ -34,7 +34,7 @@ __device__ void load_weights(const Ring& ring, const CUtensorMap& map, const Cha
 // One thread copies rows of x: whole boxes, as many as have rows.
 template <class Ring>
 __device__ void load_rows(const Ring& ring, const CUtensorMap& map, const ChannelPart& part) {
-  constexpr int kBox = std::min(Ring::kRows, kBoxRows), kBoxBytes = kBox * kColumns;
+  constexpr int kBox = streamed::full_box_rows(Ring::kRows), kBoxBytes = kBox * kColumns;
   wait_for_previous();
   const int boxes = (part.rows + kBox - 1) / kBox;
   streamed::RingTurn<Ring::kStages> turn = {0, 1};

@@ -75,7 +75,8 @@ void start_float8(const Float8Launch& how, const StreamArgs& args, const MetRows
   for_each_kernel([&](auto kernel, const Float8Kind& kind, size_t bytes) {
     if (kind != how.kind) return;
     launch(kernel, {how.blocks, kFloat8Threads, bytes, how.stream},
-           weight_map(w, kind.gated, kTileRows), atoms::row_map(met.x, kind.rows), args, q);
+           weight_map(w, kind.gated, kTileRows), atoms::row_map(met.x, full_box_rows(kind.rows)),
+           args, q);
     started = true;
   });
   SKIFF_CHECK(started, "no kernel for jobs of {} rows and {} tiles", how.kind.rows, how.kind.tiles);

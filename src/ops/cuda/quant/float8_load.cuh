@@ -34,7 +34,7 @@ struct Float8Weights {
 template <class Ring>
 struct Float8X {
   static constexpr int N = Ring::kRows;
-  static constexpr int kBox = N < kBoxRows ? N : kBoxRows;
+  static constexpr int kBox = full_box_rows(N);
 
   const CUtensorMap& map;  // its boxes have 128 bytes of kBox rows
   const StreamArgs& a;
