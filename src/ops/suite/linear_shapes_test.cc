@@ -66,25 +66,27 @@ struct Plain {
   Linear ready;
   Buffer owner;
 };
-void make_weights(Plain& w, Ops& ops, Workspace& ws, int64_t out, int64_t in, bool bias) {
-  w.linear.weight = ws.output(kBF16, {out, in});
+void make_weights(Plain& w, Ops& ops, Workspace& ws, int64_t out, int64_t in, bool bias,
+                  DType type = kBF16) {
+  w.linear.weight = ws.output(type, {out, in});
   fill(w.linear.weight, static_cast<uint64_t>(out + in), 1.5 / std::sqrt(static_cast<double>(in)));
   if (bias) w.linear.bias = ws.random(kF32, {out});
-  w.ready = ops.prepare(w.linear, {kBF16}, &w.owner);
+  w.ready = ops.prepare(w.linear, {type}, &w.owner);
 }
 
 class LinearShapes : public OpSuite {
  protected:
   bool device() const { return ops->device() != Device{}; }
 
-  void linear_case(const Shape& s, DType out_type, bool bias, int64_t gap = 0) {
-    SCOPED_TRACE(fmt::format("rows {} in {} out {} to {} bias {} gap {}", s.rows, s.in, s.out,
-                             name(out_type), bias, gap));
+  void linear_case(const Shape& s, DType out_type, bool bias, int64_t gap = 0,
+                   DType weight = kBF16) {
+    SCOPED_TRACE(fmt::format("rows {} in {} out {} to {} bias {} gap {} weight {}", s.rows, s.in,
+                             s.out, name(out_type), bias, gap, name(weight)));
     Workspace ws(static_cast<uint64_t>(s.rows * 7 + s.in * 3 + s.out));
     const Tensor x = ws.random(kBF16, {s.rows, s.in}, 1, gap);
     const Tensor out = ws.output(out_type, {s.rows, s.out}, gap);
     Plain w;
-    make_weights(w, *ops, ws, s.out, s.in, bias);
+    make_weights(w, *ops, ws, s.out, s.in, bias, weight);
     ws.begin_op({out});
     ops->linear(out, x, w.ready);
     ws.end_op();
@@ -175,6 +177,35 @@ TEST_P(LinearShapes, ManyRows) {
     linear_case(s, kBF16, true);
     if (device()) linear_case(s, kF32, true), linear_case(s, kBF16, false, 8);
     if (!device()) return;
+  }
+}
+
+// Routers, whose weights stay float32: the numbers of rows, outputs and inner elements on both
+// sides of the edges of tiles of 16 to 88 rows and of 64 outputs, and of what the blocks of a
+// cluster share. Of 7176 inner elements a block has fewer than others, and of 8 most have none;
+// tiles of 88 rows have no room for 8192, and no tiles have any for 8704.
+TEST_P(LinearShapes, RowsByFloat32Weights) {
+  if (!device()) return linear_case({34, 264, 40}, kF32, true, 0, kF32);
+  for (const Shape& s : {Shape{17, 1032, 288},
+                         {32, 7168, 256},
+                         {33, 7168, 256},
+                         {64, 2056, 256},
+                         {65, 1024, 257},
+                         {128, 7168, 256},
+                         {150, 3080, 250},
+                         {256, 7168, 256},
+                         {256, 8, 256},
+                         {129, 2560, 128},
+                         {200, 8192, 64},
+                         {255, 7176, 192},
+                         {256, 8192, 256},
+                         {257, 520, 72},
+                         {40, 8, 65},
+                         {100, 1032, 33},
+                         {77, 8704, 130},
+                         {256, 12288, 64}}) {
+    linear_case(s, kF32, true, 0, kF32);
+    linear_case(s, kF32, false, 8, kF32);
   }
 }
 

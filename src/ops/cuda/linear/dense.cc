@@ -92,7 +92,7 @@ void DenseProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t 
   if (small_product_takes(x, w)) return small_product(out, x, w, stream);
   if (float_weights_take(out, x, w)) {
     if (!split_product(out, x, w, stream))
-      float_weights_product(out, x, w, {.beside = beside}, stream);
+      float_weights_product(out, x, w, {.hopper = streamed_.runs(), .beside = beside}, stream);
     return;
   }
   if (streams(x, w, false)) return streamed_.product(out, x, w, stream);

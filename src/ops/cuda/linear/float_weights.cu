@@ -3,9 +3,10 @@
 #include "ops/cuda/align.h"
 #include "ops/cuda/hopper/cluster.cuh"
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/linear/float_parts.cuh"
 #include "ops/cuda/linear/float_weights.h"
+#include "ops/cuda/linear/float_weights_rows.h"
 #include "ops/cuda/linear/shape.h"
-#include "ops/cuda/math.cuh"
 #include "ops/cuda/mma.cuh"
 
 namespace skiff::cuda {
@@ -27,23 +28,18 @@ struct Product {
   bool beside;  // waits for the kernels before this one at its end
 };
 
-// Eight weights, each as three bf16 numbers that add up to it, in pairs.
+// Eight weights, each as bf16 numbers that add up to it, in pairs.
 struct Parts {
-  uint32_t pair[3][kEach / 2];
+  uint32_t pair[kFloatParts][kEach / 2];
 };
 
 __device__ Parts split(const float (&w)[kEach]) {
   Parts parts;
 #pragma unroll
   for (int i = 0; i < kEach; i += 2) {
-    float low = w[i], high = w[i + 1];
+    const FloatParts two = split_floats(w[i], w[i + 1]);
 #pragma unroll
-    for (int p = 0; p < 3; ++p) {
-      const uint32_t pair = pack_bf16(low, high);
-      parts.pair[p][i / 2] = pair;
-      low -= low_bf16(pair);
-      high -= high_bf16(pair);
-    }
+    for (int p = 0; p < kFloatParts; ++p) parts.pair[p][i / 2] = two.pair[p];
   }
   return parts;
 }
@@ -116,7 +112,7 @@ __global__ void __launch_bounds__(32 * kWarps) float_weights_kernel(Product p) {
           const uint32_t first[4] = {upper.x, lower.x, upper.y, lower.y};
           const uint32_t second[4] = {upper.z, lower.z, upper.w, lower.w};
 #pragma unroll
-          for (int i = 2; i >= 0; --i) {  // the smallest parts first
+          for (int i = kFloatParts - 1; i >= 0; --i) {  // the smallest parts first
             mma_bf16(sum[m][n], first, parts.pair[i][0], parts.pair[i][1]);
             mma_bf16(sum[m][n], second, parts.pair[i][2], parts.pair[i][3]);
           }
@@ -183,6 +179,8 @@ void float_weights_product(Tensor out, Tensor x, const Linear& w, FloatWeightsMo
   if (out.rows() == 0) return;
   SKIFF_CHECK(float_weights_take(out, x, w), "{} x {} by {} float32 weights", x.rows(), x.cols(),
               w.weight.rows());
+  if (mode.hopper && !mode.one_order && float_weights_rows_take(x, w))
+    return float_weights_rows(out, x, w, mode.beside, stream);
   const Product p = {.out = out.as<float>(),
                      .x = static_cast<const __nv_bfloat16*>(x.data),
                      .w = w.weight.as<float>(),

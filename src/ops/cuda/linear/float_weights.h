@@ -15,6 +15,7 @@ bool float_weights_take(const Tensor& out, const Tensor& x, const Linear& w);
 
 struct FloatWeightsMode {
   bool one_order = false;  // the result does not depend, bit for bit, on the number of rows
+  bool hopper = false;     // the device runs wgmma (StreamedProducts::runs)
   bool beside = false;     // begins while the product before runs (ops/cuda/beside.h)
 };
 
