@@ -26,6 +26,22 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combine c) {
   store<kWide>(static_cast<T*>(c.out) + t * c.out_stride + at, sum);
 }
 
+// The same where the outputs of a warp are all of one token: lane k finds copy k for all of them.
+// With fewer registers for that, more blocks run at the same time.
+constexpr int kWarpBlocks = 4;  // of a multiprocessor
+template <class T, int kWide>
+__global__ void __launch_bounds__(kThreads, kWarpBlocks) combine_warps_kernel(Combine c) {
+  let_next_start();
+  wait_for_previous();
+  const Pieces pieces(int64_t{blockIdx.x} * kThreads, c.hidden / kWide);
+  const int64_t t = pieces.row_of(threadIdx.x);
+  if (t >= c.tokens) return;
+  const int at = pieces.column_of(threadIdx.x) * kWide;
+  float sum[kWide];
+  combine_in_warp<T>(sum, c, t, at);
+  store<kWide>(static_cast<T*>(c.out) + t * c.out_stride + at, sum);
+}
+
 // A block has a token. With fewer threads each may have more registers.
 constexpr int kFewThreads = 704;
 template <class T, int kPieces, int kThreadsOf>
@@ -69,7 +85,11 @@ void start_combine(const Combination& c, cudaStream_t stream) {
   const int64_t pieces = int64_t{args.tokens} * (wide ? args.hidden / kWide : args.hidden);
   const Launch how = {static_cast<unsigned>((pieces + kThreads - 1) / kThreads), kThreads, 0,
                       stream};
-  launch(wide ? combine_kernel<T, kWide> : combine_kernel<T, 1>, how, args);
+  const bool by_warps = wide && args.hidden % (32 * kWide) == 0;
+  launch(by_warps ? combine_warps_kernel<T, kWide>
+         : wide   ? combine_kernel<T, kWide>
+                  : combine_kernel<T, 1>,
+         how, args);
 }
 
 Matrix matrix_of(const Tensor& t) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "ops/cuda/vector.cuh"
+#include "ops/cuda/warp.cuh"
 
 namespace skiff::cuda {
 
@@ -20,6 +21,16 @@ struct Combine {
 };
 
 constexpr int kCombineAtOnce = 8;  // copies of a token that a thread loads together
+
+// Rounds the sums and adds the rows of `more`.
+template <class T, int kWide>
+__device__ __forceinline__ void add_more(float (&sum)[kWide], const Combine& c, int64_t t, int at) {
+  if (c.more == nullptr) return;
+  float more[kWide];
+  load<kWide>(more, static_cast<const T*>(c.more) + t * c.more_stride + at);
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) sum[i] = to_float(from_float<T>(sum[i])) + more[i];
+}
 
 // sum = kWide neighbouring outputs of token t from column `at` on, before they are rounded.
 template <class T, int kWide>
@@ -58,11 +69,47 @@ __device__ __forceinline__ void combine_columns(float (&sum)[kWide], const Combi
       for (int i = 0; i < kWide; ++i) sum[i] = fmaf(w[k], to_float(v[k].at[i]), sum[i]);
     }
   }
-  if (c.more == nullptr) return;
-  float more[kWide];
-  load<kWide>(more, static_cast<const T*>(c.more) + t * c.more_stride + at);
+  add_more<T>(sum, c, t, at);
+}
+
+// combine_columns() by a warp whose lanes all have outputs of token t.
+template <class T, int kWide>
+__device__ __forceinline__ void combine_in_warp(float (&sum)[kWide], const Combine& c, int64_t t,
+                                                int at) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-  for (int i = 0; i < kWide; ++i) sum[i] = to_float(from_float<T>(sum[i])) + more[i];
+  for (float& v : sum) v = 0;
+#pragma unroll 1
+  for (int first = 0; first < c.top_k; first += kCombineAtOnce) {
+    // Where the copy of this lane is, and its weight; -1: it adds nothing.
+    int32_t mine = -1;
+    float weight = 0;
+    if (const int k = first + lane; lane < kCombineAtOnce && k < c.top_k) {
+      const int64_t copy = t * c.top_k + k;
+      const int32_t from = c.position == nullptr ? static_cast<int32_t>(copy) : c.position[copy];
+      mine = c.expert[copy] < 0 ? -1 : from;
+      weight = c.weight[copy];
+    }
+    // All rows are under way before the first is used.
+    const auto* rows = static_cast<const T*>(c.outer) + at;
+    Pack<T, kWide> v[kCombineAtOnce];
+#pragma unroll
+    for (int k = 0; k < kCombineAtOnce; ++k) {
+      const int32_t from = max(0, __shfl_sync(kAllLanes, mine, k));
+      const auto* row = reinterpret_cast<const Pack<T, kWide>*>(rows + int64_t{from} * c.hidden);
+      v[k] = *row;
+    }
+    const unsigned is = __ballot_sync(kAllLanes, mine >= 0);
+#pragma unroll
+    for (int k = 0; k < kCombineAtOnce; ++k) {
+      const float w = __shfl_sync(kAllLanes, weight, k);
+      const bool adds = is >> k & 1;
+#pragma unroll
+      for (int i = 0; i < kWide; ++i)
+        sum[i] = adds ? fmaf(w, to_float(v[k].at[i]), sum[i]) : sum[i];
+    }
+  }
+  add_more<T>(sum, c, t, at);
 }
 
 }  // namespace skiff::cuda
