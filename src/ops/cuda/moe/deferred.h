@@ -1,8 +1,9 @@
-// ops/cuda/moe/deferred.h -- the end of a mixture of experts, which waits for the operations behind
-// it, because one kernel may do all of them.
+// ops/cuda/moe/deferred.h -- the end of a mixture of experts, and the sort of a routing's copies,
+// which wait for the operations behind them, because one kernel may do all of them.
 //
 // With a few rows a kernel hands over for as long as it computes. What sums up a token's experts,
-// adds a shared expert and norms the result is one kernel here instead of three.
+// adds a shared expert and norms the result is one kernel here instead of three; and copies are
+// sorted by the kernel that gathers them.
 #pragma once
 #include <optional>
 
@@ -23,8 +24,14 @@ class Deferred {
                 cudaStream_t stream);
   void start(cudaStream_t stream);
 
+  // sort_copies().
+  void sort(const Routing& routing);
+  // Returns whether the routing waits to be sorted, which is now up to the caller.
+  bool leaves_unsorted(const Routing& routing);
+
  private:
   std::optional<Combination> combination_;
+  std::optional<Routing> unsorted_;
 };
 
 }  // namespace skiff::cuda

@@ -134,7 +134,7 @@ Combination one_token_experts(Tensor out, Tensor x, const Routing& routing, cons
 // bf16 on Hopper. The gathered rows are not needed once the second GEMM begins, so its results take
 // their place.
 Combination streamed_experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
-                             const StreamedProducts& streamed, const Place& on) {
+                             const StreamedProducts& streamed, const Place& on, bool sorted) {
   const int copies = copies_of(routing);
   // Copies of experts on other ranks count among all copies, so these count among all experts.
   const int all_experts = routing.experts + routing.always;
@@ -149,13 +149,14 @@ Combination streamed_experts(Tensor out, Tensor x, const Routing& routing, const
   const JobList jobs = jobs_of(p, routing);
   std::optional<MetRows> rounded;  // what `middle` holds, if it is not bf16
   if (meets_before_copies(streamed.inputs(), x, w.gate_up, copies)) {
+    if (!sorted) sort_copies(routing, on.stream);
     const MetRows met = meet_copies(streamed.inputs(), p, x, w.gate_up, routing, on.stream);
     rounded = streamed.grouped_gated_rounded(middle, met, w.gate_up, w.down, w.act, jobs, rows,
                                              on.stream);
     if (!rounded)
       streamed.grouped_gated(middle, met.x, w.gate_up, w.act, jobs, rows, on.stream, met);
   } else {
-    permute(p, x, routing, on.stream);
+    permute(p, x, routing, on.stream, sorted);
     streamed.grouped_gated(middle, p.gathered, w.gate_up, w.act, jobs, rows, on.stream);
   }
   streamed.grouped(outer, rounded ? rounded->x : middle, w.down, jobs, rows, on.stream, rounded);
@@ -175,7 +176,8 @@ size_t experts_bytes(DType act, int64_t tokens, const Router& router, int64_t hi
 }
 
 Combination experts(Tensor out, Tensor x, const Routing& routing, const ExpertWeights& w,
-                    const StreamedProducts& streamed, Arena& arena, cudaStream_t stream) {
+                    const StreamedProducts& streamed, Arena& arena, cudaStream_t stream,
+                    bool sorted) {
   SKIFF_CHECK(w.gate_up.experts > 0 && w.gate_up.experts == w.down.experts);
   SKIFF_CHECK_EQ(features(w.gate_up), 2 * inputs(w.down));
   SKIFF_CHECK_EQ(inputs(w.gate_up), x.cols());
@@ -186,9 +188,11 @@ Combination experts(Tensor out, Tensor x, const Routing& routing, const ExpertWe
   Tensor middle = x;  // has the alignment of the rows between the GEMMs
   middle.dim[1] = middle.row_stride = w.width();
   const bool streams = streamed.takes(x, w.gate_up, true) && streamed.takes(middle, w.down, false);
-  const Combination last = !streams        ? tiled_parts(out, x, routing, w, streamed.inputs(), on)
-                           : x.rows() == 1 ? one_token_experts(out, x, routing, w, streamed, on)
-                                           : streamed_experts(out, x, routing, w, streamed, on);
+  const bool one = streams && x.rows() == 1;
+  if (!sorted && (one || !streams)) sort_copies(routing, stream);
+  const Combination last = !streams ? tiled_parts(out, x, routing, w, streamed.inputs(), on)
+                           : one    ? one_token_experts(out, x, routing, w, streamed, on)
+                                    : streamed_experts(out, x, routing, w, streamed, on, sorted);
   arena.rewind(mark);
   return last;
 }

@@ -23,11 +23,13 @@ struct ExpertWeights {
 // Takes at most experts_bytes() from the arena and gives them back, since the kernels of one stream
 // use them in turn. Rows whose experts are -1 become zeros.
 //
+// Where the routing is not `sorted` yet, sort_copies() is part of this.
+//
 // What is returned is the last step, which the caller starts before anything else on the stream;
 // without an `out` there is none.
 [[nodiscard]] Combination experts(Tensor out, Tensor x, const Routing& routing,
                                   const ExpertWeights& w, const StreamedProducts& streamed,
-                                  Arena& arena, cudaStream_t stream);
+                                  Arena& arena, cudaStream_t stream, bool sorted = true);
 
 size_t experts_bytes(DType act, int64_t tokens, const Router& router, int64_t hidden,
                      int64_t width);

@@ -18,7 +18,9 @@ struct Permutation {
   int rows_per_job;
 };
 int plan_jobs(int copies, int experts, int rows_per_job);
-void permute(const Permutation& to, Tensor x, const Routing& routing, cudaStream_t stream);
+// Where the routing is not `sorted`, sort_copies() is part of it: with few copies in one kernel.
+void permute(const Permutation& to, Tensor x, const Routing& routing, cudaStream_t stream,
+             bool sorted = true);
 
 // middle[i] = act(gate_up[i, 0:width]) * gate_up[i, width:]; gate_up f32, middle f32 or bf16.
 void gate_copies(Tensor middle, Tensor gate_up, Act act, cudaStream_t stream);

@@ -2,14 +2,15 @@
 #include <type_traits>
 
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/moe/choice.cuh"
 #include "ops/cuda/moe/top_k.cuh"
 
 namespace skiff::cuda {
 namespace {
 
-constexpr int kWarps = 4;  // top_k_kernel has a warp for each token
-// The limits of route_kernel's single block: a warp and a bit of a 32-bit word for each token.
-constexpr int kTogetherTokens = 32, kTogetherCopies = 2048;
+// Up to so many tokens a block for each (choice_kernel) is faster than a warp for each.
+constexpr int kBlockTokens = 256;
+constexpr int kWarps = 4;  // of a block of top_k_kernel
 
 template <int kSlots>
 __global__ void __launch_bounds__(kWarps * 32) top_k_kernel(const __grid_constant__ RouteArgs c) {
@@ -22,51 +23,17 @@ __global__ void __launch_bounds__(kWarps * 32) top_k_kernel(const __grid_constan
   if (c.beside) wait_for_previous();
 }
 
-// For few tokens: one block does top-k and sorts, with a warp for each token. A token chooses an
-// expert at most once, so the rank of a copy within its expert is the number of earlier tokens that
-// chose the same expert.
-template <int kSlots>
-__global__ void __launch_bounds__(kTogetherTokens * 32)
-    route_kernel(const __grid_constant__ RouteArgs c, int32_t* order, int32_t* start) {
+// A block has a token. `order` and `start` are null where there are others.
+__global__ void __launch_bounds__(kMaxExperts)
+    choice_kernel(const __grid_constant__ RouteArgs c, int32_t* order, int32_t* start) {
   let_next_start();
-  __shared__ int32_t expert[kTogetherCopies];
-  __shared__ unsigned tokens_of[kMaxExperts];
-  __shared__ int32_t first_of[kMaxExperts];
-  const int all = c.top_k + c.always, experts = c.here + c.always, copies = c.tokens * all;
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-#pragma unroll 1
-  for (int e = thread; e < experts; e += threads) tokens_of[e] = 0;
-  TopK<kSlots> top_k(c);
+  __shared__ ChoiceShared shared;
+  Choice choice(c, shared);
   if (!c.beside) wait_for_previous();
-  top_k.choose(thread / 32, expert + thread / 32 * all, c.weight + thread / 32 * all);
-  __syncthreads();
-#pragma unroll 1
-  for (int i = thread; i < copies; i += threads) {
-    c.expert[i] = expert[i];
-    if (expert[i] >= 0) atomicOr(&tokens_of[expert[i]], 1u << i / all);
-  }
-  __syncthreads();
-  if (thread < 32) {
-    // Each lane has neighbouring experts, so that one prefix sum serves for all.
-    const int each = (experts + 31) / 32, begin = min(experts, thread * each);
-    const int end = min(experts, begin + each);
-    int mine = 0;
-#pragma unroll 1
-    for (int e = begin; e < end; ++e) mine += __popc(tokens_of[e]);
-    int sum = warp_prefix_sum(mine, thread) - mine;
-#pragma unroll 1
-    for (int e = begin; e < end; ++e) {
-      start[e] = first_of[e] = sum;
-      sum += __popc(tokens_of[e]);
-    }
-    if (thread == 31) start[experts] = sum;
-  }
-  __syncthreads();
-#pragma unroll 1
-  for (int i = thread; i < copies; i += threads) {
-    const int e = expert[i];
-    if (e >= 0) order[first_of[e] + __popc(tokens_of[e] & ((1u << i / all) - 1))] = i;
-  }
+  const int t = static_cast<int>(blockIdx.x);
+  const int64_t first = int64_t{t} * (c.top_k + c.always);
+  choice.choose(t, c.expert + first, c.weight + first);
+  if (order != nullptr) choice.sort(order, start);
   if (c.beside) wait_for_previous();
 }
 
@@ -166,8 +133,8 @@ void sort_copies(const Routing& routing, cudaStream_t stream) {
          (copies + 4 * threads - 1) / (4 * threads) * 4);
 }
 
-void route(const Routing& routing, Tensor logits, Tensor bias, const Router& router,
-           const int32_t* live, cudaStream_t stream, bool beside) {
+void choose(const Routing& routing, Tensor logits, Tensor bias, const Router& router,
+            const int32_t* live, cudaStream_t stream, bool beside) {
   SKIFF_CHECK(
       router.here() >= 1 && router.always >= 0 && router.experts + router.always <= kMaxExperts,
       "{} + {} experts; at most {}", router.experts, router.always, kMaxExperts);
@@ -194,23 +161,26 @@ void route(const Routing& routing, Tensor logits, Tensor bias, const Router& rou
                        .sigmoid = router.score == Router::kSigmoid,
                        .groups = router.groups.count,
                        .keep_groups = router.groups.keep,
+                       .group_size = router.experts / router.groups.count,
                        .two_best = router.groups.judge == ExpertGroups::kTwoBest,
                        .factor = router.factor};
-  const bool together =
-      tokens >= 1 && tokens <= kTogetherTokens && tokens * router.per_token() <= kTogetherCopies;
-  if (together) {
-    for_experts(router.experts, [&](auto slots) {
-      launch(route_kernel<slots>, {1, tokens * 32, 0, stream}, c, routing.order.as<int32_t>(),
-             routing.expert_start.as<int32_t>());
-    });
+  if (tokens == 0) return;
+  if (tokens <= kBlockTokens) {
+    const bool sorts = tokens == 1;
+    launch(choice_kernel, {tokens, (router.experts + 31) / 32 * 32, 0, stream}, c,
+           sorts ? routing.order.as<int32_t>() : nullptr,
+           sorts ? routing.expert_start.as<int32_t>() : nullptr);
     return;
   }
-  if (tokens > 0) {
-    for_experts(router.experts, [&](auto slots) {
-      launch(top_k_kernel<slots>, {(tokens + kWarps - 1) / kWarps, kWarps * 32, 0, stream}, c);
-    });
-  }
-  sort_copies(routing, stream);
+  for_experts(router.experts, [&](auto slots) {
+    launch(top_k_kernel<slots>, {(tokens + kWarps - 1) / kWarps, kWarps * 32, 0, stream}, c);
+  });
+}
+
+void route(const Routing& routing, Tensor logits, Tensor bias, const Router& router,
+           const int32_t* live, cudaStream_t stream, bool beside) {
+  choose(routing, logits, bias, router, live, stream, beside);
+  if (logits.rows() != 1) sort_copies(routing, stream);
 }
 
 }  // namespace skiff::cuda

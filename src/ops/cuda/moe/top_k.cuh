@@ -15,10 +15,11 @@ struct RouteArgs {
   bool renorm;
   bool beside;  // waits for the kernels before this one at its end
   const int32_t* live;
-  bool sigmoid;             // scores, instead of a softmax
-  int groups, keep_groups;  // a token uses experts of so many of the groups only
-  bool two_best;            // what a group is judged by; else its best score
-  float factor;             // weights are multiplied by it
+  bool sigmoid;  // scores, instead of a softmax
+  // A token uses experts of so many of the groups only.
+  int groups, keep_groups, group_size;
+  bool two_best;  // what a group is judged by; else its best score
+  float factor;   // weights are multiplied by it
 };
 
 // An integer that orders like the score: above 0, and least for NaN.
@@ -30,6 +31,16 @@ __device__ inline unsigned rank_of(float score) {
 // The score of which rank_of() made the integer.
 __device__ inline float score_of(unsigned rank) {
   return __uint_as_float((rank & 0x80000000u) ? rank & 0x7fffffffu : ~rank);
+}
+
+// Returns what a group is judged by, in every lane. `best` and `second` are the highest ranks that
+// the lane has of the group; 0 stands for none.
+__device__ inline float judge_group(const RouteArgs& c, unsigned best, unsigned second) {
+  const unsigned top = __reduce_max_sync(kAllLanes, best);
+  if (!c.two_best || c.groups == c.experts) return score_of(top);
+  const unsigned equal = __ballot_sync(kAllLanes, best == top);
+  const unsigned next = __reduce_max_sync(kAllLanes, best == top ? second : best);
+  return score_of(top) + score_of((equal & (equal - 1)) != 0 ? top : next);
 }
 
 // Finds the experts of a token by one warp, whose lane l holds kSlots experts: l, l + 32, ...
@@ -134,16 +145,6 @@ class TopK {
     return warp_sum(sum);
   }
 
-  // Returns what a group is judged by, in every lane. `best` and `second` are the highest ranks
-  // that the lane has of the group; 0 stands for none.
-  __device__ float judge(unsigned best, unsigned second) {
-    const unsigned top = __reduce_max_sync(kAllLanes, best);
-    if (!c_.two_best || c_.groups == c_.experts) return score_of(top);
-    const unsigned equal = __ballot_sync(kAllLanes, best == top);
-    const unsigned next = __reduce_max_sync(kAllLanes, best == top ? second : best);
-    return score_of(top) + score_of((equal & (equal - 1)) != 0 ? top : next);
-  }
-
   // Returns what a group of any `size` is judged by, in every lane, from the ranks of all experts
   // that the lane has.
   __device__ float judge(const unsigned (&rank)[kSlots], int group, int size) {
@@ -155,17 +156,17 @@ class TopK {
       second = max(second, min(best, rank[i]));
       best = max(best, rank[i]);
     }
-    return judge(best, second);
+    return judge_group(c_, best, second);
   }
 
   // Gives the experts of all but the best groups the rank of -inf; lane g judges group g.
   __device__ void drop_groups(unsigned (&rank)[kSlots]) {
-    const int size = c_.experts / c_.groups;
+    const int size = c_.group_size;
     unsigned worth = 0, kept = 0;
     if (size == 32) {  // Each lane has one expert of each group.
 #pragma unroll
       for (int i = 0; i < kSlots; ++i) {
-        const float judged = judge(rank[i], 0);
+        const float judged = judge_group(c_, rank[i], 0);
         if (lane_ == i && i < c_.groups) worth = rank_of(judged);
       }
     } else {
