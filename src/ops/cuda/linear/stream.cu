@@ -6,9 +6,11 @@
 #include "ops/cuda/device_facts.h"
 #include "ops/cuda/hopper/tensor_map.h"
 #include "ops/cuda/linear/shape.h"
+#include "ops/cuda/linear/stream_call.h"
 #include "ops/cuda/linear/stream_kernels.h"
 #include "ops/cuda/linear/tiles.h"
 #include "ops/cuda/quant/atom_call.h"
+#include "ops/cuda/quant/atom_splits.h"
 #include "ops/cuda/quant/direct_call.h"
 #include "ops/cuda/quant/float8_call.h"
 
@@ -30,10 +32,6 @@ bool is_codes(const Linear& w) { return is_atoms(w) || is_float8_rows(w); }
 // Returns whether packed e4m3 meets e4m3: its sums are scaled chunk by chunk.
 bool is_held(const Linear& w) { return met_by(w) == Met::kFloat8; }
 
-int tiles_of(int columns, bool gated) {
-  const int tile = gated ? kTileRows / 2 : kTileRows;
-  return (columns + tile - 1) / tile;
-}
 int chunks_of(const Tensor& x) { return static_cast<int>((x.cols() + kChunk - 1) / kChunk); }
 
 // A multiprocessor has many chunks where it has so many.
@@ -76,21 +74,6 @@ CUtensorMap row_map(const Tensor& x, int rows) {
 
 }  // namespace
 
-struct StreamedProducts::Call {
-  Tensor out, x;
-  const Linear& w;
-  bool gated = false;
-  Act act = Act::kSilu;
-  JobList jobs;
-  int job_rows = 0;
-  bool whole = false;   // tiles are not cut by stream-K
-  bool pieces = false;  // whole tiles are summed as if they were cut
-  bool jobs_early = false;
-  bool list_follows = false;       // the next kernel reads the list of jobs before its wait
-  std::optional<MetRows> met;      // x as it meets w, if it is known already
-  std::optional<MetRows> rounded;  // what the outputs become instead of `out`
-};
-
 StreamedProducts::StreamedProducts(void* workspace, const InputScratch& inputs, bool portable,
                                    bool one_order)
     : workspace_(workspace), inputs_(inputs), one_order_(one_order) {
@@ -105,6 +88,9 @@ StreamedProducts::StreamedProducts(void* workspace, const InputScratch& inputs, 
   allow_stream_kernels<false>();
   allow_stream_kernels<true>();
   atoms::allow_all_atom_kernels();
+  atoms::allow_split_kernels<Codes::kFour>();
+  atoms::allow_split_kernels<Codes::kEight>();
+  places_ = atoms::cluster_places();
   direct::allow_direct_kernels();
   float8::allow_float8_kernels();
 }
@@ -309,25 +295,18 @@ void StreamedProducts::run_in_one_order(Call call, cudaStream_t stream) const {
 
 void StreamedProducts::run_dense(Call call, cudaStream_t stream) const {
   if (one_order_) return run_in_one_order(call, stream);
+  if (runs_in_clusters(call, stream)) return;
   call.whole = is_atoms(call.w) && is_faster_whole(call);
   run(call, stream);
 }
 
 // Returns whether packed weights are multiplied faster in whole tiles, by fewer multiprocessors,
-// than cut by stream-K, whose partial sums are written and read again. The numbers are cycles on an
-// H200, of which only the ratios matter.
+// than cut by stream-K.
 bool StreamedProducts::is_faster_whole(const Call& call) const {
-  constexpr int64_t kReduction = 4000, kReductionOfRow = 100, kChunk = 560, kChunkOfRow = 5;
-  const int64_t n = call.job_rows, rows = call.out.rows();
-  const int64_t tiles =
-      (rows + n - 1) / n * tiles_of(static_cast<int>(call.out.cols()), call.gated);
-  const int64_t chunks = atoms::chunks_of(call.x), chunk = kChunk + kChunkOfRow * n;
-  const auto rounds = [&](int64_t count) {
-    return (count + multiprocessors_ - 1) / multiprocessors_;
-  };
-  const int64_t whole = rounds(tiles) * chunks * chunk;
-  const int64_t cut = rounds(tiles * chunks) * chunk + kReduction + kReductionOfRow * n;
-  return 10 * whole < 9 * cut;
+  const int64_t n = call.job_rows, jobs = (call.out.rows() + n - 1) / n;
+  const int64_t tiles = jobs * tiles_of(static_cast<int>(call.out.cols()), call.gated);
+  const auto costs = atoms::ways_to_cut(n, tiles, atoms::chunks_of(call.x), multiprocessors_);
+  return 10 * costs.whole < 9 * costs.cut;
 }
 
 int StreamedProducts::rows_of_job(int rows, const Linear& w) {

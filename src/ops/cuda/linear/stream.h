@@ -17,6 +17,7 @@
 #include "arch/spec.h"
 #include "ops/cuda/linear/jobs.h"
 #include "ops/cuda/quant/inputs.h"
+#include "ops/cuda/quant/split_shape.h"
 #include "weights/linear.h"
 
 namespace skiff::cuda {
@@ -86,6 +87,7 @@ class StreamedProducts {
   bool has_many_tiles(const Call& call, int job_rows, int tiles) const;
   int rows_of_kernel(const Call& call) const;
   int tiles_at_once(const Call& call, int job_rows, int tiles) const;
+  bool runs_in_clusters(const Call& call, cudaStream_t stream) const;
   bool is_direct(const Call& call) const;
   void run_direct(const Call& call, cudaStream_t stream) const;
   void run_dense(Call call, cudaStream_t stream) const;
@@ -100,6 +102,7 @@ class StreamedProducts {
   bool one_order_;
   int multiprocessors_ = 0;
   bool hopper_ = false;
+  atoms::ClusterPlaces places_ = {};
 };
 
 }  // namespace skiff::cuda
