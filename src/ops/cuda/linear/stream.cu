@@ -34,6 +34,14 @@ bool is_held(const Linear& w) { return met_by(w) == Met::kFloat8; }
 
 int chunks_of(const Tensor& x) { return static_cast<int>((x.cols() + kChunk - 1) / kChunk); }
 
+// Returns whether weights are read once, or at about the same time by all who read them: they had
+// better leave the L2 before what will be read again. With jobs of few rows, most experts have a
+// single one.
+bool is_read_once(int job_rows, bool many_tiles) {
+  constexpr int kSingleJobs = 32;
+  return job_rows <= kSingleJobs || (job_rows <= kWidestSplit && !many_tiles);
+}
+
 // A multiprocessor has many chunks where it has so many.
 constexpr int64_t kManyChunks = 16;
 
@@ -142,7 +150,7 @@ void StreamedProducts::run(const Call& call, cudaStream_t stream) const {
       .cut = call.pieces ? pieces_of(tiles, chunks) : 0,
       .next_at_once = !call.list_follows,
       .packed = is_tiles(call.w),
-      .keep_weights = n <= kWidestSplit && !many ? Keep::kFirstToGo : Keep::kNormal,
+      .keep_weights = is_read_once(n, many) ? Keep::kFirstToGo : Keep::kNormal,
       .out = out.data,
       .out_stride = out.row_stride,
       .out_f32 = out.dtype == DType::kF32,

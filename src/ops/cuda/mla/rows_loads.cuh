@@ -45,7 +45,7 @@ __device__ __forceinline__ void copy_half(RowsShared<Tiles>& shared, int half, i
   const uint32_t full = shared_address(&shared.full[stage]);
   barrier_expect(full, kHalfBytes);
   copy_bytes(shared_address(shared.rows[stage]) + half * kHalfBytes, from + half * kHalfBytes,
-             kHalfBytes, full, Keep::kNormal);
+             kHalfBytes, full, Keep::kFirstToGo);
 }
 
 // Fills this half of all stages, run by a whole warp. Tiles that earlier steps stored are copied
