@@ -6,9 +6,10 @@
 // of kLatentRows, or of twice as many, and the context of an item into tiles of kLatentTile
 // positions. All tiles of all items, in order, make one list, of which every group of blocks takes
 // a part of equal cost: beginning and ending an item costs as much as kItemCost tiles, wherever it
-// is cut, so small ends are not cut off (the scheduler of FlashMLA). A group is one block; where
-// most sequences have more than kLatentRows query vectors, it is two that read the same tiles at
-// the same time, each for its half of the item.
+// is cut, so small ends are not cut off (the scheduler of FlashMLA); and no item is cut where
+// groups that take whole ones are about as quick. A group is one block; where most sequences have
+// more than kLatentRows query vectors, it is two that read the same tiles at the same time, each
+// for its half of the item.
 //
 // With LatentShape::whole no item is divided, so that a row's result does not depend on the others.
 #pragma once

@@ -142,6 +142,24 @@ TEST(LatentPlan, GroupsHaveEqualCosts) {
             (prompt.head->total + 8192 * kItemCost) / 66 * 33 / 32 + 2 * kItemCost);
 }
 
+// About as many sequences as groups, with about as long contexts: an item that is cut makes work
+// for another kernel.
+TEST(LatentPlan, IsNotCutWhereThatWouldHardlySave) {
+  const auto cuts = [](int heads, int sequences, int least, int most) {
+    std::mt19937 random(3);
+    Step step;
+    for (int i = 0; i < sequences; ++i)
+      step.add(1, least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1)));
+    return Plan({.heads = heads, .blocks = 132}, step).head->cut;
+  };
+  EXPECT_EQ(cuts(128, 64, 1000, 1100), 0);
+  EXPECT_EQ(cuts(32, 128, 1000, 1100), 0);
+  EXPECT_EQ(cuts(32, 256, 1000, 1100), 0);
+  EXPECT_GT(cuts(128, 40, 1000, 1100), 0) << "a third of the groups would do nothing";
+  EXPECT_GT(cuts(128, 64, 100, 4000), 0) << "one group would take twice as long as the others";
+  EXPECT_GT(cuts(32, 8, 1000, 1000), 0);
+}
+
 TEST(LatentPlan, ItemsNameTheGroupsThatShareThem) {
   const Plan plan({.heads = 32, .blocks = 132}, Step().add(1, 8192, 64));
   EXPECT_GT(plan.head->cut, 0);
