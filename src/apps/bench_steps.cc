@@ -16,6 +16,8 @@ namespace skiff::apps {
 namespace {
 
 constexpr int kMaxRows = 1 << 20, kDefaultDecodes = 256;
+// Rows of a step by which contexts are computed before the steps that are timed.
+constexpr int kContextRows = 2048;
 
 // How the rows of a step are divided.
 struct StepKind {
@@ -65,7 +67,8 @@ class Steps {
     const int wanted = seqs_given ? config.max_num_seqs : kDefaultDecodes;
     config.max_num_seqs = std::max(wanted, settings.beside) + 1;
     if (config.max_num_batched_tokens == 0)
-      config.max_num_batched_tokens = std::max(settings.rows.back(), config.max_num_seqs);
+      config.max_num_batched_tokens =
+          std::max({settings.rows.back(), config.max_num_seqs, kContextRows});
     if (config.max_model_len == 0)
       config.max_model_len = std::max(settings.context, settings.rows.back()) + 1;
     model_ = engine::read_model(config);
