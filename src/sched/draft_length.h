@@ -10,6 +10,8 @@ namespace skiff::sched {
 // where it pays again.
 class Acceptance {
  public:
+  Acceptance() = default;
+  explicit Acceptance(double rate) : rate_(rate) {}
   // The text has confirmed `right` drafts and, if that is less than `known`, refuted the next.
   void saw(int known, int right);
   double rate() const { return rate_; }

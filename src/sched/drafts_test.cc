@@ -29,7 +29,8 @@ class Drafts : public testing::Test {
                .max_context = 400,
                .max_logit_rows = max_logit_rows,
                .policy = {.cost = std::move(cost),
-                          .step_seconds = std::numeric_limits<double>::infinity()}},
+                          .step_seconds = std::numeric_limits<double>::infinity(),
+                          .forced_rate = forced_rate_}},
         *cache_);
   }
   ~Drafts() override {
@@ -98,6 +99,7 @@ class Drafts : public testing::Test {
     return out;
   }
 
+  double forced_rate_ = -1;
   std::unique_ptr<kv::CacheIndex> cache_;
   std::unique_ptr<Scheduler> scheduler_;
   std::deque<StepPlan> flying_;
@@ -198,6 +200,20 @@ TEST_F(Drafts, AreFewerTheLessTheyAreKept) {
   good = true;
   for (int i = 0; i < 20; ++i) drafts_of();
   EXPECT_EQ(drafts_of(), 5) << "the text has confirmed drafts that were not checked";
+}
+
+TEST_F(Drafts, AreWorthWhatIsForcedWhateverTheTextSays) {
+  for (const double rate : {0.8, 0.4}) {
+    forced_rate_ = rate;
+    start(StepCost({{1, 1e-3}, {2, 1.5e-3}, {200, 100e-3}}, {}));
+    guess_ = [](SeqId, int) { return std::vector<Token>{-9}; };  // never what the text says
+    add(1);
+    step();
+    for (int i = 0; i < 20; ++i)
+      EXPECT_THAT(step(), ElementsAre(rate > 0.5 ? Rows{1, 2, 1} : Rows{1, 1, 0}));
+    scheduler_->cancel_all();
+    while (!scheduler_->idle()) step();
+  }
 }
 
 TEST_F(Drafts, OfABatchThatFillsTheDeviceAreNotChecked) {

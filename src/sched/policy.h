@@ -30,6 +30,9 @@ struct Policy {
   // Nothing decodes on this server that would wait for a step to end, so the aim that is found is
   // that of the best rate.
   bool only_prompts = false;
+  // Drafts are kept at random at this rate (draft::Settings::forced_rate), whatever the text says
+  // of them, so there is nothing to be learned from it. Negative: the text judges them.
+  double forced_rate = -1;
   // The most blocks that a step with decodes loads from lower tiers of the cache; 0: as many as its
   // aim has time for, or any number where there is no aim.
   int max_loads = 0;
