@@ -87,8 +87,7 @@ sched::Policy policy_of(const EngineConfig& config, const ModelSpec& spec,
   if (policy.long_prompt <= 0 && !measured)
     policy.long_prompt = sched::default_long_prompt(context);
   policy.row_context = doubling_context(spec, form_of_prompts(config, device));
-  if (config.speculation && config.speculation->forced_rate)
-    policy.forced_rate = *config.speculation->forced_rate;
+  if (config.speculation) policy.forced_rate = config.speculation->forced_rate;
   return config.peers.role == peer::Role::kPrefill ? sched::prefill_policy(policy) : policy;
 }
 

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 #include "sched/scheduler.h"
 
@@ -99,7 +100,7 @@ class Drafts : public testing::Test {
     return out;
   }
 
-  double forced_rate_ = -1;
+  std::optional<double> forced_rate_;
   std::unique_ptr<kv::CacheIndex> cache_;
   std::unique_ptr<Scheduler> scheduler_;
   std::deque<StepPlan> flying_;

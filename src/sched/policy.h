@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <optional>
 
 #include "sched/step_cost.h"
 
@@ -31,8 +32,8 @@ struct Policy {
   // that of the best rate.
   bool only_prompts = false;
   // Drafts are kept at random at this rate (draft::Settings::forced_rate), whatever the text says
-  // of them, so there is nothing to be learned from it. Negative: the text judges them.
-  double forced_rate = -1;
+  // of them, so there is nothing to be learned from it.
+  std::optional<double> forced_rate;
   // The most blocks that a step with decodes loads from lower tiers of the cache; 0: as many as its
   // aim has time for, or any number where there is no aim.
   int max_loads = 0;

@@ -136,7 +136,7 @@ Status Scheduler::add(NewSequence in) {
   s->prompt_len = static_cast<int>(in.prompt.size());
   s->written = in.written;
   s->is_long = s->prompt_len > limits_.policy.long_prompt;
-  if (limits_.policy.forced_rate >= 0) s->acceptance = Acceptance(limits_.policy.forced_rate);
+  if (limits_.policy.forced_rate) s->acceptance = Acceptance(*limits_.policy.forced_rate);
   s->rank = rank_of(*s, in.priority);
   if (in.continues) take_place(*s, *in.continues);
   s->pooling = std::move(in.pooling);
@@ -219,7 +219,7 @@ void Scheduler::absorb(Sequence& s, const Span& span, const StepResult& result, 
   const int computed = begin + span.count - span.draft + kept;
   s.planned -= span.draft - kept;  // later steps overwrite rejected drafts
 
-  learn_from(s, span, gained);
+  if (!limits_.policy.forced_rate) learn_from(s, span, gained);
   Event event{.seq = s.id};
   event.tokens.reserve(gained.size());
   for (const Token token : gained) {
@@ -291,8 +291,8 @@ void Scheduler::report_drafts(Sequence& s, Event& event) {
 
 // The tokens tell of the drafts that were checked and of the one behind them; where none was
 // checked, of the first.
-void Scheduler::learn_from(Sequence& s, const Span& span, const std::vector<Token>& gained) const {
-  if (!span.sample || limits_.policy.forced_rate >= 0) return;
+void Scheduler::learn_from(Sequence& s, const Span& span, const std::vector<Token>& gained) {
+  if (!span.sample) return;
   const auto known = static_cast<long>(std::min<size_t>(s.drafts.size(), size_t(span.draft) + 1));
   const auto wrong = std::ranges::mismatch(s.drafts.begin(), s.drafts.begin() + known,
                                            gained.begin(), gained.end())

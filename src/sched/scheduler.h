@@ -147,7 +147,7 @@ class Scheduler {
   void start(Sequence& s, PlanBuilder& step);
   void preempt(Sequence& s);
   void absorb(Sequence& s, const Span& span, const StepResult& result, size_t i);
-  void learn_from(Sequence& s, const Span& span, const std::vector<Token>& gained) const;
+  static void learn_from(Sequence& s, const Span& span, const std::vector<Token>& gained);
   static void report_drafts(Sequence& s, Event& event);
   void take_token(Sequence& s, Token token);
   void end(Sequence& s, Finish finish);

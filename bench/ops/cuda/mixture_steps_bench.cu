@@ -273,10 +273,6 @@ int run(int argc, char** argv) {
 }  // namespace skiff::cuda::bench
 
 int main(int argc, char** argv) {
-  try {
-    return skiff::cuda::bench::run(argc, argv);
-  } catch (const std::exception& e) {
-    std::printf("%s\n", e.what());
-    return 1;
-  }
+  using namespace skiff::cuda::bench;
+  return status_of(run, argc, argv);
 }

@@ -163,7 +163,7 @@ TEST_P(OpsJoined, ResultsAreThoseOfOperationsApart) {
   MixtureLayer layer(*ops, c);
   for (int round = 0; round < kRounds; ++round) {
     const std::vector<std::byte> apart = layer.run(round, true);
-    ASSERT_FALSE(layer.run(round + 1, false).empty());  // leaves other values everywhere
+    layer.run(round + 1, false);  // leaves other values everywhere
     ASSERT_EQ(layer.run(round, false), apart) << "round " << round;
   }
 }

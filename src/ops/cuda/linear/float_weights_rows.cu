@@ -19,12 +19,12 @@ constexpr int kThreads = 128 * kGroups;
 constexpr int kOutputs = 64;                  // outputs of a tile: the rows of a wgmma
 constexpr int kOwned = kOutputs / kCluster;   // outputs of which a block adds up the sums
 constexpr int kPart = 128;                    // inner elements that a block takes at a time
-constexpr int kPiece = kPart / kGroups;       // those of a warpgroup
+constexpr int kPiece = kPart / kGroups;       // a warpgroup takes so many of them
 constexpr int kSteps = kPiece / 16;           // wgmmas of a piece
 constexpr int kSources = kCluster * kGroups;  // sums of each output
-constexpr int kStepBytes = 16 * 16 * 4;       // of a warp's weights for one wgmma
+constexpr int kStepBytes = 16 * 16 * 4;       // a warp's weights for one wgmma take so many
 constexpr int kSlotBytes = kOutputs * kPart * 4;
-constexpr int kClusters = 15;           // that an H200 runs at the same time
+constexpr int kClusters = 15;           // an H200 runs so many at the same time
 constexpr int kMostShared = 227 << 10;  // bytes
 
 struct Product {
@@ -33,7 +33,7 @@ struct Product {
   const float *w, *bias;
   int64_t out_stride, x_stride;
   int rows, in, out_features;
-  int parts;    // of a block
+  int parts;    // each block has so many, of kPart inner elements
   bool beside;  // waits for the kernels before this one at its end
 };
 
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kThreads, 1) float_weights_rows_kernel(Product
   extern __shared__ __align__(1024) uint8_t memory[];
   let_next_start();
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, group = thread / 128;
-  const int warp = thread % 128 / 32;  // of the warpgroup
+  const int warp = thread % 128 / 32;  // its number in the warpgroup
   const int rank = block_rank(), row0 = static_cast<int>(blockIdx.y) * kRows;
   const int out0 = static_cast<int>(blockIdx.x) / kCluster * kOutputs;
   const int begin = rank * p.parts * kPart;

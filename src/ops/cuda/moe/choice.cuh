@@ -12,7 +12,7 @@ namespace skiff::cuda {
 struct ChoiceShared {
   alignas(16) unsigned rank[kMaxExperts];
   float probability[kMaxExperts], value[kMaxExperts];
-  unsigned worth[kMaxGroups];   // of a group, as a rank
+  unsigned worth[kMaxGroups];   // what each group is judged by, as a rank
   int alive[kMaxExperts / 32];  // how many experts of a warp were not dropped
   int32_t chosen[kMaxExperts];  // what was written to Routing::expert
 };

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads) combine_kernel(Combine c) {
 
 // The same where the outputs of a warp are all of one token: lane k finds copy k for all of them.
 // With fewer registers for that, more blocks run at the same time.
-constexpr int kWarpBlocks = 4;  // of a multiprocessor
+constexpr int kWarpBlocks = 4;  // a multiprocessor runs so many
 template <class T, int kWide>
 __global__ void __launch_bounds__(kThreads, kWarpBlocks) combine_warps_kernel(Combine c) {
   let_next_start();

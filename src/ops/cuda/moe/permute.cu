@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(kThreads) gather_kernel(Gather g) {
 
 // For few tokens: sorts the copies and gathers them in one kernel. A block reads a part of a
 // token's row, and writes it for every copy, whose places it counts for itself.
-constexpr int kSpreadCopies = 4096;  // of all tokens
-constexpr int kSpreadPieces = 2;     // of a row, that a thread copies
+constexpr int kSpreadCopies = 4096;  // all tokens together have at most so many
+constexpr int kSpreadPieces = 2;     // a thread copies so many pieces of a row
 
 struct Spread {
   Gather g;

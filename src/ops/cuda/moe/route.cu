@@ -10,7 +10,7 @@ namespace {
 
 // Up to so many tokens a block for each (choice_kernel) is faster than a warp for each.
 constexpr int kBlockTokens = 256;
-constexpr int kWarps = 4;  // of a block of top_k_kernel
+constexpr int kWarps = 4;  // a block of top_k_kernel has so many
 
 template <int kSlots>
 __global__ void __launch_bounds__(kWarps * 32) top_k_kernel(const __grid_constant__ RouteArgs c) {

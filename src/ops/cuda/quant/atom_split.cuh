@@ -64,7 +64,7 @@ struct SplitConsumer {
   const StreamArgs& a;
   const AtomArgs& q;
   const Ring& ring;
-  char* memory;  // of the ring
+  char* memory;  // where the ring lies
   float sum[kTiles][N / 2];
 
   // Multiplies, and leaves the sums where the cluster meets.

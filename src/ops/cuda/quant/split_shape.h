@@ -8,7 +8,7 @@
 namespace skiff::cuda::atoms {
 
 constexpr int kMostSplits = 8;
-// How many clusters of so many blocks run at once: element c is of clusters of c blocks.
+// Element c says how many clusters of c blocks run at once.
 using ClusterPlaces = std::array<int, kMostSplits + 1>;
 
 struct SplitShape {
