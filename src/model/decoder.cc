@@ -254,25 +254,33 @@ Delta Decoder::ffn(const Dense& f, const DenseWeights& w, Tensor x, Arena& arena
 
 // Every rank routes the rows of all that share the experts with it: the router costs less than
 // another exchange of what it says. What its shared expert adds is of its own rows alone. Its two
-// products alternate with the router's operations, which need nothing of them: on a device each
-// pair may run at the same time. Experts that a replica has for itself, as those of a module that
-// drafts, meet its own rows alone, whatever group it belongs to.
+// products go aside, since nothing but the last sum needs them; they alternate with the router's
+// operations, because on a device each pair of these may run at the same time, too. Experts that a
+// replica has for itself, as those of a module that drafts, meet its own rows alone, whatever group
+// it belongs to.
 Delta Decoder::ffn(const Moe& f, const MoeWeights& w, Tensor x, Arena& arena) {
   comm::RowExchange& sharers = f.sharers > 1 ? *mesh_.experts : *alone_;
-  const Tensor rows = sharers.dispatch(x, arena, ops_);
-  Tensor parts = arena.take(act_, {rows.rows(), spec_.hidden});
-  Tensor score = arena.take(DType::kF32, {rows.rows(), f.router.experts});
   Tensor middle, shared;
   if (f.shared_width) {
     shared = arena.take(act_, {x.rows(), spec_.hidden});
     middle = arena.take(act_, {x.rows(), f.shared_width});
+    ops_.begin_aside();
     ops_.gated_linear(middle, x, w.shared.gate_up, f.act, arena);
+    ops_.end_aside();
   }
+  const Tensor rows = sharers.dispatch(x, arena, ops_);
+  Tensor parts = arena.take(act_, {rows.rows(), spec_.hidden});
+  Tensor score = arena.take(DType::kF32, {rows.rows(), f.router.experts});
   ops_.linear(score, rows, w.router);
-  if (shared) ops_.linear(shared, middle, w.shared.down);
+  if (shared) {
+    ops_.begin_aside();
+    ops_.linear(shared, middle, w.shared.down);
+    ops_.end_aside();
+  }
   const Routing routing = ops_.route(score, w.router_bias, f.router, arena);
   ops_.experts(parts, rows, routing, w.gate_up, w.down, f.act, arena);
   const Tensor out = sharers.combine(parts, x.rows(), arena, ops_);
+  ops_.join();
   if (shared) ops_.add(out, shared);
   return {out, mesh_.tp.get()};
 }

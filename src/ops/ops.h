@@ -1,6 +1,7 @@
 // ops/ops.h -- all operations of a decoder and a sampler. Each backend implements all of them; only
-// hints (soon()), what is measured (tuning()) and another form of what other operations compute
-// (latent_attend()) are optional. One suite (ops/suite/suite.h) judges every backend.
+// hints (soon(), begin_aside()), what is measured (tuning()) and another form of what other
+// operations compute (latent_attend()) are optional. One suite (ops/suite/suite.h) judges every
+// backend.
 //
 // Conventions. Outputs come first. Activations ("act") are f32 or bf16, the same within a step;
 // arithmetic inside an op is f32 or wider, rounded once on the way out. Row r of every output
@@ -182,6 +183,13 @@ class Ops {
 
   // A hint without effect on any result: w will be the next weight after the operations so far.
   virtual void soon(const Linear& /*w*/) {}
+
+  // Hints without effect on any result. Operations between begin_aside() and end_aside() may be
+  // computed at the same time as those outside, from the first such pair up to join(): neither
+  // reads or writes what the other writes. No pair lies within another.
+  virtual void begin_aside() {}
+  virtual void end_aside() {}
+  virtual void join() {}
 
   // qkv is act [rows, (heads + 2 * kv_heads) * head_dim], q heads first, then k, then v. In
   // place: RMS norm of each q and k head where the Norm is not empty, then rope at each row's

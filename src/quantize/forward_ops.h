@@ -66,6 +66,9 @@ class ForwardOps : public Ops {
   }
   void linear(Tensor out, Tensor x, const Linear& w) override { base_.linear(out, x, w); }
   void soon(const Linear& w) override { base_.soon(w); }
+  void begin_aside() override { base_.begin_aside(); }
+  void end_aside() override { base_.end_aside(); }
+  void join() override { base_.join(); }
   void gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
                  const RaggedBatch& batch, const KvLayer& kv) override {
     base_.gqa_store(qkv, q, k, spec, batch, kv);

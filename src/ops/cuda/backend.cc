@@ -76,6 +76,7 @@ CudaOps::CudaOps(const CudaOptions& options)
       scratch_(device_, DenseProducts::scratch_bytes(0, 0) + kBiasScratch),
       products_(scratch_.data(), scratch_.size(),
                 {.portable = options.portable, .one_order = options.batch_invariant}),
+      side_(device_, stream_.get(), options.portable, options.batch_invariant),
       row_scratch_(device_, OneRow::kScratchBytes),
       one_row_(row_scratch_.data(), options.gather),
       plans_(device_, Attention::bytes(limits_of(options)).device),
@@ -114,16 +115,19 @@ cudaStream_t CudaOps::stream() {
 }
 
 uint64_t CudaOps::mark() {
+  join();
   stream();
   return stream_.mark();
 }
 
 uint64_t CudaOps::stamp() {
+  join();
   stream();
   return stream_.stamp();
 }
 
 CopiesBeside CudaOps::copy_beside(std::span<const Arrival> copies) {
+  join();
   stream();
   const CopiesBeside out = copies_beside_.copy(copies);
   if (options_.synchronous) copies_beside_.wait(out.number);
@@ -163,6 +167,7 @@ void CudaOps::replay(const std::optional<ReplayKey>& key, const std::function<vo
   stream();
   stream_.replay(*key, [&] {
     work();
+    join();
     stream();
   });
 }
@@ -177,6 +182,7 @@ void CudaOps::run_step(const std::optional<ReplayKey>& key, const WholeStep& ste
                       .behind = [&](Starts& starts) { fetch(results_, starts); }};
   const auto all = [&] {
     work();
+    join();
     stream();
   };
   stream();

@@ -16,6 +16,7 @@
 #include "ops/cuda/moe/deferred.h"
 #include "ops/cuda/one_row/one_row.h"
 #include "ops/cuda/sampling/sampling.h"
+#include "ops/cuda/side_lane.h"
 #include "ops/cuda/stream.h"
 #include "ops/ops.h"
 
@@ -77,6 +78,9 @@ class CudaOps final : public Ops {
   void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override;
   void linear(Tensor out, Tensor x, const Linear& w) override;
   void soon(const Linear& w) override { one_row_.soon(w); }
+  void begin_aside() override { aside_ = true; }
+  void end_aside() override { aside_ = false; }
+  void join() override { side_.join(); }
   void gqa_store(Tensor qkv, const Norm& q, const Norm& k, const Gqa& spec,
                  const RaggedBatch& batch, const KvLayer& kv) override;
   void gqa_project(Tensor qkv, Tensor x, const Linear& w, const Norm& q, const Norm& k,
@@ -141,6 +145,7 @@ class CudaOps final : public Ops {
   bool packs(const Linear& plain, const WeightFormat& keep) const;
   void copy_packed(std::byte* to, const Linear& plain);
   void product(Tensor out, Tensor x, const Linear& w);
+  bool goes_aside(const Tensor& x, const Linear& w, bool gated);
   const float* speeds_of(const Rope& rope);
   // Returns whether steps of such heads may be computed un-absorbed.
   bool expands(const Mla& spec) const;
@@ -153,6 +158,8 @@ class CudaOps final : public Ops {
   CopyStream copies_beside_{stream_};
   Buffer scratch_;  // for GEMMs
   DenseProducts products_;
+  SideLane side_;
+  bool aside_ = false;  // between begin_aside() and end_aside()
   Buffer row_scratch_;
   OneRow one_row_;               // gathers operations on one row
   Deferred deferred_;            // the end of a mixture of experts

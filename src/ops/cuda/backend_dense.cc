@@ -52,7 +52,20 @@ std::optional<RoundedRows> CudaOps::ahead_of(const Tensor& x) const {
   return ahead_ && is_it(ahead_->x) ? std::optional(ahead_->rounded) : std::nullopt;
 }
 
+// Returns whether a product between begin_aside() and end_aside() goes to the other lane, where
+// this one has no operation left to start that it may wait for. Otherwise the lanes are one: what
+// the other lane has made may be an operand.
+bool CudaOps::goes_aside(const Tensor& x, const Linear& w, bool gated) {
+  if (!aside_) return false;
+  const bool goes = !options_.synchronous && !rehearsing_ &&
+                    products_.streams_quantized(x, w, gated) && side_.takes(x, w, gated);
+  if (!goes) join();
+  if (goes && !side_.is_open()) stream();
+  return goes;
+}
+
 void CudaOps::linear(Tensor out, Tensor x, const Linear& w) {
+  if (goes_aside(x, w, false)) return side_.product(out, x, w);
   if (gathered([&] { return one_row_.linear(out, x, w); })) return;
   const int64_t most = w.bias ? bias_rows(out) : out.rows();
   for (int64_t r = 0; r < out.rows(); r += most) {
@@ -85,6 +98,7 @@ void CudaOps::gated_act(Tensor out, Tensor gate_up, Act act) {
 }
 
 void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena& arena) {
+  if (goes_aside(x, w, true)) return side_.gated_product(out, x, w, act);
   if (gathered([&] { return one_row_.gated_linear(out, x, w, act); })) return;
   const std::optional<Ahead> ahead = ahead_;
   const std::optional<RoundedRows> rounded = ahead_of(x);

@@ -1,6 +1,6 @@
-// The products of a shared expert alternate with the operations of its router, as in a decoder. A
-// device may run each pair at the same time (ops/cuda/beside.h): all results must be, bit for bit,
-// those of the same operations with a wait behind each.
+// The products of a shared expert go aside, and alternate with the operations of its router, as in
+// a decoder. A device may run them at the same time (ops/cuda/side_lane.h, ops/cuda/beside.h): all
+// results must be, bit for bit, those of the same operations with a wait behind each.
 #include <tuple>
 
 #include "ops/suite/formats.h"
@@ -47,11 +47,11 @@ class SharedExpert {
     const Tensor middle = memory_.take(kBF16, {x_.rows(), kWidth});
     ops_.copy(residual_, starts_[static_cast<size_t>(round) % starts_.size()]), step();
     ops_.add_norm(x_, residual_, {}, norm_), step();
-    ops_.gated_linear(middle, x_, gate_up_, Act::kSilu, memory_), step();
+    aside([&] { ops_.gated_linear(middle, x_, gate_up_, Act::kSilu, memory_); }), step();
     ops_.linear(score, x_, router_), step();
-    ops_.linear(shared, middle, down_), step();
+    aside([&] { ops_.linear(shared, middle, down_); }), step();
     const Routing routing = ops_.route(score, {}, kRouter, memory_);
-    step();
+    ops_.join(), step();
     std::vector<std::byte> all;
     for (const Tensor& t : {score, shared, middle, routing.expert, routing.weight, routing.order,
                             routing.expert_start}) {
@@ -65,6 +65,12 @@ class SharedExpert {
   }
 
  private:
+  template <class Work>
+  void aside(Work work) {
+    ops_.begin_aside();
+    work();
+    ops_.end_aside();
+  }
   Linear prepared(const Linear& plain, const WeightFormat& keep) {
     return ops_.prepare(plain, keep, &owners_.emplace_back());
   }
@@ -113,7 +119,7 @@ TEST_P(OpsBeside, ASharedExpertChangesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(Backends, OpsBeside,
                          testing::Combine(testing::ValuesIn(unwaited_backends()),
-                                          testing::Values(1, 2, 4, 7)),
+                                          testing::Values(1, 2, 4, 7, 33, 128)),
                          [](const auto& info) {
                            return std::get<0>(info.param).name + "_" +
                                   std::to_string(std::get<1>(info.param)) + "_rows";

@@ -217,6 +217,11 @@ bool DenseProducts::gated_product(Tensor out, Tensor x, const Linear& w, Act act
   return true;
 }
 
+bool DenseProducts::streams_quantized(const Tensor& x, const Linear& w, bool gated) const {
+  return w.format.quantized() && !channels_.takes(x, w) && streams(x, w, gated) &&
+         !leaves_to_library(w, x.rows()) && !(gated && (one_order_ || w.bias));
+}
+
 void DenseProducts::tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {
   const int64_t library_rows = out.rows() - out.rows() % UnpackedProducts::kRowStep;
   if (is_float8_rows(w) && library_rows > 0 && leaves_to_library(w, out.rows()) &&

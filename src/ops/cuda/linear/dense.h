@@ -47,6 +47,9 @@ class DenseProducts {
   // zeros.
   bool gated_product(Tensor out, Tensor x, const Linear& w, Act act, cudaStream_t stream,
                      const std::optional<RoundedRows>& rounded = {});
+  // Returns whether product(), or gated_product(), does what streamed() would, with a quantized
+  // weight: in another stream, another StreamedProducts gives the same bits.
+  bool streams_quantized(const Tensor& x, const Linear& w, bool gated) const;
   // For start-up: does what product() does, and measures cuBLASLt's algorithms (CublasLt::tune);
   // after settle() the fastest are used.
   void tune(Tensor out, Tensor x, const Linear& w, cudaStream_t stream);
