@@ -19,14 +19,31 @@ __device__ __forceinline__ int rows_of_piece(int rows, int begin, int count) {
   return max(0, min(begin + count, rows) - begin);
 }
 
-// Calls f(row, column, index) for every group of N elements of `rows` rows that is this thread's.
-template <int N, class F>
-__device__ __forceinline__ void for_elements(int rows, int cols, F f) {
-  const int groups = cols / N, all = rows * groups;
-  const int step = static_cast<int>(gridDim.x * blockDim.x);
-  for (int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); i < all; i += step)
-    f(i / groups, i % groups * N, i);
-}
+// The groups of N elements of some rows, of which each thread of the grid has every step-th.
+template <int N>
+struct Elements {
+  int groups;  // of a row
+  int first = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  int step = static_cast<int>(gridDim.x * blockDim.x);
+
+  // Calls f(row, column, index) for group `i`, if `rows` rows have one.
+  template <class F>
+  __device__ __forceinline__ void at(int i, int rows, F f) const {
+    if (i < rows * groups) f(i / groups, i % groups * N, i);
+  }
+  // Calls receive(row, column, index) for this thread's groups of `receives` rows, and before each
+  // send(row, column, index) for the one behind it, of `sends` rows: a link is busy while others
+  // are waited for. The first of these was sent before.
+  template <class Send, class Receive>
+  __device__ __forceinline__ void exchange(int sends, Send send, int receives,
+                                           Receive receive) const {
+    const int end = max(sends, receives) * groups;
+    for (int i = first; i < end; i += step) {
+      at(i + step, sends, send);
+      at(i, receives, receive);
+    }
+  }
+};
 
 template <class T, int N>
 __device__ __forceinline__ uint64_t place(int index) {
@@ -78,11 +95,13 @@ __global__ __launch_bounds__(kThreads) void dispatch_rows_kernel(
                   kRowsHeader + uint64_t{static_cast<unsigned>(args.count)} * cols * sizeof(T));
   const int live = args.live ? min(*args.live, args.rows) : args.rows;
   const int mine = rows_of_piece(live, args.begin, args.count);
-  send_header(turn, exchange, static_cast<uint32_t>(live));
-  for_elements<N>(mine, cols, [&](int r, int c, int i) {
+  const Elements<N> elements = {cols / N};
+  const auto send = [&](int r, int c, int i) {
     turn.send_all(place<T, N>(i),
                   sendable<T>(words_at<T, N>(row_of<const T>(args.x, args.begin + r) + c)));
-  });
+  };
+  send_header(turn, exchange, static_cast<uint32_t>(live));
+  elements.at(elements.first, mine, send);
   turn.turn_over();
   find_starts(turn, exchange, live, args.out_rows, starts);
   if (blockIdx.x == 0 && static_cast<int>(threadIdx.x) <= exchange.size)
@@ -95,7 +114,7 @@ __global__ __launch_bounds__(kThreads) void dispatch_rows_kernel(
                      : 0;
     most = max(most, rows[from]);
   }
-  for_elements<N>(most, cols, [&](int r, int c, int i) {
+  elements.exchange(mine, send, most, [&](int r, int c, int i) {
     Words<T, N> words[kMost];
 #pragma unroll
     for (int from = 0; from < kMost; ++from)
@@ -120,6 +139,7 @@ __global__ __launch_bounds__(kThreads) void combine_rows_kernel(
   const int cols = args.cols, rank = exchange.rank;
   const Turn turn(exchange,
                   kRowsHeader + uint64_t{static_cast<unsigned>(args.count)} * cols * sizeof(T));
+  const Elements<N> elements = {cols / N};
   send_header(turn, exchange, 0);
   int starts[kMost], rows[kMost], most = 0;
 #pragma unroll
@@ -130,19 +150,20 @@ __global__ __launch_bounds__(kThreads) void combine_rows_kernel(
         is ? rows_of_piece(args.starts[owner + 1] - starts[owner], args.begin, args.count) : 0;
     if (owner != rank) most = max(most, rows[owner]);
   }
-  for_elements<N>(most, cols, [&](int r, int c, int i) {
+  const auto send = [&](int r, int c, int i) {
 #pragma unroll
     for (int owner = 0; owner < kMost; ++owner)
       if (owner != rank && r < rows[owner])
         turn.send_to(owner, place<T, N>(i),
                      sendable<T>(words_at<T, N>(
                          row_of<const T>(args.parts, starts[owner] + args.begin + r) + c)));
-  });
+  };
+  elements.at(elements.first, most, send);
   turn.turn_over();
   const int first = args.starts[rank],
             mine = rows_of_piece(args.starts[rank + 1] - first, args.begin, args.count);
   const int all = rows_of_piece(args.rows, args.begin, args.count);
-  for_elements<N>(all, cols, [&](int r, int c, int i) {
+  elements.exchange(most, send, all, [&](int r, int c, int i) {
     float sum[N] = {};
     if (r < mine)
       sum_ranks<T, N, kMost>(turn, exchange, place<T, N>(i),
