@@ -1,5 +1,6 @@
 // comm/devices/exchange.cuh -- sending to, and receiving from, the mailboxes of exchange.h.
 #pragma once
+#include <algorithm>
 #include <type_traits>
 
 #include "comm/devices/exchange.h"
@@ -87,30 +88,51 @@ __device__ __noinline__ inline bool gives_up(const Exchange& exchange, uint64_t&
   return false;
 }
 
+// The ranks other than one's own, in an order of this warp's. Warps begin with different ones, so
+// that the links to all are busy at the same time, and no rank is sent to by all at once.
+class Others {
+ public:
+  __device__ explicit Others(const Exchange& exchange)
+      : rank_(exchange.rank), size_(exchange.size) {
+    if (size_ > 2) shift_ = static_cast<int>(blockIdx.x + threadIdx.x / 32) % (size_ - 1);
+  }
+  __device__ __forceinline__ int count() const { return size_ - 1; }
+  __device__ __forceinline__ int operator()(int i) const {
+    const int place = i + shift_;
+    const int rank = rank_ + 1 + (place < count() ? place : place - count());
+    return rank < size_ ? rank : rank - size_;
+  }
+
+ private:
+  const int rank_, size_;
+  int shift_ = 0;
+};
+
 // One call of a collective, as one of its threads sees it.
 class Turn {
  public:
   // Waits for the kernels before this one and lets the next one start, which may load its weights
-  // while this one waits for other ranks. `bytes` are sent to every rank.
-  __device__ Turn(const Exchange& exchange, uint64_t bytes) : exchange_(exchange), bytes_(bytes) {
+  // while this one waits for other ranks. `bytes` are sent to every rank. load() loads what is sent
+  // first, on its way at the same time as the state.
+  template <class Load>
+  __device__ Turn(const Exchange& exchange, uint64_t bytes, Load load)
+      : exchange_(exchange), bytes_(bytes), others_(exchange) {
     cuda::wait_for_previous();
     if (!exchange.shares_device) cuda::let_next_start();
-    uint4 state;
-    receive(exchange.state, state);
-    generation_ = state.x;
-    last_ = (generation_ + kGenerations - 1) % kGenerations;
-    last_used_ = last_ == 0 ? state.y : last_ == 1 ? state.z : state.w;
+    load();
+    __syncwarp();
+    receive(exchange.state, state_);
   }
+  __device__ Turn(const Exchange& exchange, uint64_t bytes) : Turn(exchange, bytes, [] {}) {}
 
   // Sends words to byte `at` of this rank's slot in the mailbox of rank `to`, and of all others.
   template <class W>
   __device__ __forceinline__ void send_to(int to, uint64_t at, const W& words) const {
-    send(slot(to, generation_, exchange_.rank) + at, words);
+    send(slot(to, generation(), exchange_.rank) + at, words);
   }
   template <class W>
   __device__ __forceinline__ void send_all(uint64_t at, const W& words) const {
-    for (int to = 0; to < exchange_.size; ++to)
-      if (to != exchange_.rank) send_to(to, at, words);
+    for (int i = 0; i < others_.count(); ++i) send_to(others_(i), at, words);
   }
 
   // Called once by all threads, when they have sent: empties this thread's share of what the
@@ -121,19 +143,20 @@ class Turn {
     if (threadIdx.x == 0) {
       ExchangeState& state = *exchange_.state;
       if (gridDim.x == 1 || atomicAdd(&state.blocks, 1u) + 1 == gridDim.x) {
-        state.used[generation_] = static_cast<uint32_t>(bytes_);
-        state.generation = (generation_ + 1) % kGenerations;
+        state.used[generation()] = static_cast<uint32_t>(bytes_);
+        state.generation = (generation() + 1) % kGenerations;
         state.blocks = 0;
       }
     }
+    const uint32_t last = (generation() + kGenerations - 1) % kGenerations;
+    const uint32_t used = last == 0 ? state_.y : last == 1 ? state_.z : state_.w;
     const uint64_t thread = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
     const uint64_t step = uint64_t{gridDim.x} * blockDim.x * 16;
     const uint4 empty = {kEmpty, kEmpty, kEmpty, kEmpty};
     for (int from = 0; from < exchange_.size; ++from) {
       if (from == exchange_.rank) continue;
-      std::byte* at = slot(exchange_.rank, last_, from);
-      for (uint64_t b = thread * 16; b < last_used_; b += step)
-        *reinterpret_cast<uint4*>(at + b) = empty;
+      std::byte* at = slot(exchange_.rank, last, from);
+      for (uint64_t b = thread * 16; b < used; b += step) *reinterpret_cast<uint4*>(at + b) = empty;
     }
   }
 
@@ -141,11 +164,11 @@ class Turn {
   // yet; or once it is there. await_from() returns false where the group has ended.
   template <class W>
   __device__ __forceinline__ void peek(int from, uint64_t at, W& words) const {
-    receive(slot(exchange_.rank, generation_, from) + at, words);
+    receive(slot(exchange_.rank, generation(), from) + at, words);
   }
   template <class T, class W>
   __device__ __forceinline__ bool await_from(int from, uint64_t at, W& words) const {
-    return await<T>(slot(exchange_.rank, generation_, from) + at, words);
+    return await<T>(slot(exchange_.rank, generation(), from) + at, words);
   }
 
   // words[r] = what rank r sent to byte `at`, once it is there, for r below `ranks`; own words stay
@@ -155,13 +178,14 @@ class Turn {
     const auto is_other = [&](int rank) { return rank < ranks && rank != exchange_.rank; };
 #pragma unroll
     for (int from = 0; from < kMost; ++from)
-      if (is_other(from)) receive(slot(exchange_.rank, generation_, from) + at, words[from]);
+      if (is_other(from)) receive(slot(exchange_.rank, generation(), from) + at, words[from]);
 #pragma unroll
     for (int from = 0; from < kMost; ++from)
-      if (is_other(from)) await<T>(slot(exchange_.rank, generation_, from) + at, words[from]);
+      if (is_other(from)) await<T>(slot(exchange_.rank, generation(), from) + at, words[from]);
   }
 
  private:
+  __device__ __forceinline__ uint32_t generation() const { return state_.x; }
   __device__ __forceinline__ std::byte* slot(int of, uint32_t generation, int from) const {
     return exchange_.box[of] +
            (uint64_t{generation} * exchange_.size + static_cast<uint64_t>(from)) * kSlotBytes;
@@ -178,26 +202,54 @@ class Turn {
 
   const Exchange& exchange_;
   const uint64_t bytes_;
-  uint32_t generation_ = 0, last_ = 0, last_used_ = 0;
+  const Others others_;
+  uint4 state_;  // the first bytes of the ExchangeState
 };
 
-// Gives `how` as many blocks as are wanted and can be resident at the same time, of at most 1024
+// How many clusters of a kernel a device has room for; of one block each, if how.cluster is 1.
+template <class... P>
+int fitting_clusters(const cuda::Launch& how, void (*kernel)(P...)) {
+  int fit = 0;
+  if (how.cluster > 1) {
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {how.cluster, 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(how.cluster);
+    config.blockDim = how.block;
+    config.dynamicSmemBytes = how.shared;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    cuda::check(cudaOccupancyMaxActiveClusters(&fit, kernel, &config),
+                "counting the clusters that fit a device");
+    return fit;
+  }
+  cuda::check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+                  &fit, kernel, static_cast<int>(how.block.x), how.shared),
+              "counting the blocks that fit a multiprocessor");
+  return fit * cuda::attribute(cudaDevAttrMultiProcessorCount);
+}
+
+// How many clusters, of how.cluster blocks each, can be resident at the same time, of at most 1024
 // threads on a multiprocessor: a block waits for the block of the same number on every other
 // device. Registers and shared memory of the kernel decide what fits. Ranks that share a device
 // leave room for each other.
 template <class... P>
+int64_t most_resident(const cuda::Launch& how, void (*kernel)(P...), const Exchange& exchange) {
+  constexpr unsigned kMostThreads = 1024;
+  constexpr int64_t kMostBesideOthers = 8;
+  if (exchange.shares_device) return kMostBesideOthers;
+  const unsigned share = std::max(1u, kMostThreads / how.block.x);  // of a multiprocessor
+  return std::min<int64_t>(
+      int64_t{share} * cuda::attribute(cudaDevAttrMultiProcessorCount) / how.cluster,
+      fitting_clusters(how, kernel));
+}
+
+// Gives `how` as many blocks as are wanted and can be resident.
+template <class... P>
 void set_resident_blocks(cuda::Launch& how, void (*kernel)(P...), int64_t wanted,
                          const Exchange& exchange) {
-  int fit = 0;
-  cuda::check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-                  &fit, kernel, static_cast<int>(how.block.x), how.shared),
-              "counting the blocks that fit a device");
-  const int threads = static_cast<int>(how.block.x), share = threads < 1024 ? 1024 / threads : 1;
-  constexpr int64_t kMostBesideOthers = 8;
-  const int64_t most = exchange.shares_device ? kMostBesideOthers
-                                              : int64_t{fit < share ? fit : share} *
-                                                    cuda::attribute(cudaDevAttrMultiProcessorCount);
-  how.grid = dim3(static_cast<unsigned>(wanted < most ? wanted : most));
+  how.grid = dim3(static_cast<unsigned>(std::min(wanted, most_resident(how, kernel, exchange))));
 }
 
 }  // namespace skiff::devices

@@ -35,8 +35,9 @@ class DeviceGroup {
   DeviceGroup(std::vector<int> devices, int64_t owners_from);
   explicit DeviceGroup(const std::vector<int>& devices)
       : DeviceGroup(devices, owners_from(static_cast<int>(devices.size()))) {}
-  // Returns the size from which on owners are faster, measured on H200s that NVLink joins.
-  static constexpr int64_t owners_from(int size) { return size > 2 ? 768 << 10 : 3 << 20; }
+  // Returns the size from which on owners are faster: on H200s that NVLink joins, measured on two
+  // and estimated for more.
+  static constexpr int64_t owners_from(int size) { return size > 2 ? 512 << 10 : 1 << 20; }
   ~DeviceGroup();  // after the meshes
 
   std::vector<comm::Mesh> make_meshes();

@@ -229,7 +229,10 @@ TEST_F(DeviceRanksTest, OwnersOfRowsGiveTheSameBits) {
       check_owners<float>(rows, cols);
       check_owners<uint16_t>(rows, cols);
     }
-  // More blocks than are resident, and pieces of which the last one has one row.
+  // Two accesses of a thread, two groups of a cluster, more blocks than are resident, and pieces of
+  // which the last one has one row.
+  check_owners<uint16_t>(9, 16'384);
+  check_owners<uint16_t>(int64_t{size_} * 150, 4096);
   check_owners<uint16_t>(1500, 4096);
   check_owners<uint16_t>(size_ * 512 + 1, 8192);
 }

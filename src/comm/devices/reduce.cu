@@ -7,14 +7,26 @@ using cuda::Matrix;
 
 constexpr int kBlockThreads = kSlices * kMaxSliceThreads;
 
-// Sends a slice of row r of x [rows, cols] to all ranks.
+// What this thread sends first of a slice of row r of x [rows, cols].
+template <class T, int N>
+__device__ __forceinline__ Words<T, N> first_words(const Matrix& x, int r, const Slice& slice) {
+  return slice.load_first<N>([&](int c) { return words_at<T, N>(row_of<const T>(x, r) + c); });
+}
+
+// Sends the slice to all ranks.
+template <class T, int N>
+__device__ __forceinline__ void send_slice(const Turn& turn, const Matrix& x, int r,
+                                           const Slice& slice, const Words<T, N>& first) {
+  slice.for_loaded<N>(
+      first, [&](int c) { return words_at<T, N>(row_of<const T>(x, r) + c); },
+      [&](int c, const Words<T, N>& words) {
+        turn.send_all((int64_t{r} * slice.cols + c) * sizeof(T), sendable<T>(words));
+      });
+}
 template <class T, int N>
 __device__ __forceinline__ void send_slice(const Turn& turn, const Matrix& x, int r,
                                            const Slice& slice) {
-  slice.for_columns<N>([&](int c) {
-    turn.send_all((int64_t{r} * slice.cols + c) * sizeof(T),
-                  sendable<T>(words_at<T, N>(row_of<const T>(x, r) + c)));
-  });
+  send_slice<T, N>(turn, x, r, slice, first_words<T, N>(x, r, slice));
 }
 
 // Calls f(row) for the rows of this block.
@@ -26,7 +38,7 @@ __device__ __forceinline__ void for_rows(int rows, F f) {
 template <class T, int N, int kMost>
 __global__ __launch_bounds__(kBlockThreads) void reduce_add_norm_kernel(
     const __grid_constant__ Exchange exchange, const __grid_constant__ ReduceAddNorm args) {
-  extern __shared__ float kept[];
+  extern __shared__ __align__(16) float kept[];
   const int cols = args.cols;
   const Slice slice = Slice::of_block(cols);
   const Turn turn(exchange, static_cast<uint64_t>(args.rows) * cols * sizeof(T));
@@ -43,13 +55,16 @@ __global__ __launch_bounds__(kBlockThreads) void reduce_add_norm_kernel(
 template <class T, int N, int kMost>
 __global__ __launch_bounds__(kMaxSliceThreads) void reduce_add_norm_clusters_kernel(
     const __grid_constant__ Exchange exchange, const __grid_constant__ ReduceAddNorm args) {
-  extern __shared__ float kept[];
+  extern __shared__ __align__(16) float kept[];
   const int cols = args.cols, r = static_cast<int>(blockIdx.x) / kSlices;
-  cuda::cluster_arrive();
+  ClusterSum sum_cluster;
   const Slice slice = Slice::of_cluster(cols);
-  const Turn turn(exchange, static_cast<uint64_t>(args.rows) * cols * sizeof(T));
-  send_slice<T, N>(turn, args.delta, r, slice);
+  Words<T, N> first;
+  const Turn turn(exchange, static_cast<uint64_t>(args.rows) * cols * sizeof(T),
+                  [&] { first = first_words<T, N>(args.delta, r, slice); });
+  send_slice<T, N>(turn, args.delta, r, slice, first);
   turn.turn_over();
+  sum_cluster.begin();
   float* by_column = kept - slice.index * slice_width<N>(cols);
   const SumOfSlots<T, N, kMost> sum{turn, exchange, args, r, int64_t{r} * cols * sizeof(T)};
   const float squares = add_slice<N>(args, r, slice, by_column, sum);

@@ -4,10 +4,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "comm/devices/cluster_sum.cuh"
 #include "comm/devices/exchange.cuh"
 #include "ops/cuda/align.h"
-#include "ops/cuda/block.cuh"
-#include "ops/cuda/hopper/cluster.cuh"
 
 namespace skiff::devices {
 
@@ -25,11 +24,6 @@ __device__ __forceinline__ void put(const cuda::Matrix& to, int64_t row, int c,
                                     const Words<T, N>& words) {
   *reinterpret_cast<Words<T, N>*>(row_of<T>(to, row) + c) = words;
 }
-
-// A row is summed up in slices, by the threads of one block or by a cluster of blocks, one for
-// each: the order of additions is the same.
-constexpr int kSlices = 4;
-constexpr int kMaxSliceThreads = 256;
 
 // Columns of a slice: a multiple of N.
 template <int N>
@@ -54,8 +48,34 @@ struct Slice {
   // Calls f(column) for every N-th column that is this thread's.
   template <int N, class F>
   __device__ __forceinline__ void for_columns(F f) const {
-    const int width = slice_width<N>(cols), begin = index * width, end = min(cols, begin + width);
-    for (int c = begin + thread * N; c < end; c += threads * N) f(c);
+    const int end = end_of<N>();
+    for (int c = first<N>(); c < end; c += threads * N) f(c);
+  }
+  // Calls use(column, words) for the same columns with the words of load(column), of which those of
+  // the first column are there already.
+  template <int N, class W, class Load, class Use>
+  __device__ __forceinline__ void for_loaded(W words, Load load, Use use) const {
+    const int end = end_of<N>();
+    for (int c = first<N>(); c < end;) {
+      use(c, words);
+      c += threads * N;
+      if (c < end) words = load(c);
+    }
+  }
+  // load(column) for the first column, if there is one.
+  template <int N, class Load>
+  __device__ __forceinline__ auto load_first(Load load) const {
+    return first<N>() < end_of<N>() ? load(first<N>()) : decltype(load(0)){};
+  }
+
+ private:
+  template <int N>
+  __device__ __forceinline__ int first() const {
+    return index * slice_width<N>(cols) + thread * N;
+  }
+  template <int N>
+  __device__ __forceinline__ int end_of() const {
+    return min(cols, (index + 1) * slice_width<N>(cols));
   }
 };
 
@@ -65,8 +85,8 @@ template <class T, int N, int kMost>
 __device__ __forceinline__ void sum_ranks(const Turn& turn, const Exchange& exchange, uint64_t at,
                                           const T* mine, float (&sum)[N]) {
   Words<T, N> words[kMost];
-  turn.receive_all<T>(at, exchange.size, words);
   const Words<T, N> own = sendable<T>(words_at<T, N>(mine));
+  turn.receive_all<T>(at, exchange.size, words);
 #pragma unroll
   for (int i = 0; i < N; ++i) sum[i] = 0;
 #pragma unroll
@@ -105,9 +125,10 @@ __device__ __forceinline__ float add_slice(const ReduceAddNorm& args, int r, con
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       v[i] += sum[i];
-      kept[c + i] = v[i] * w[i];
+      w[i] *= v[i];
       squares += v[i] * v[i];
     }
+    cuda::store<N>(kept + c, w);
     cuda::store<N>(x + c, v);
   });
   return squares;
@@ -136,42 +157,21 @@ __device__ __forceinline__ void norm_slice(const ReduceAddNorm& args, const Slic
   const float scale = rsqrtf(squares / static_cast<float>(args.cols) + args.eps);
   slice.for_columns<N>([&](int c) {
     float v[N];
+    cuda::load<N>(v, kept + c);
 #pragma unroll
-    for (int i = 0; i < N; ++i) v[i] = kept[c + i] * scale;
+    for (int i = 0; i < N; ++i) v[i] *= scale;
     emit(c, sendable_words<T, N>(v));
   });
 }
 
-// Returns the sum over slices, in their order, of each slice's sum over its threads. A slice has
-// whole warps of the block.
+// Returns the sum over slices of each slice's sum over its threads. A slice has whole warps of the
+// block.
 __device__ inline float sum_slices(float x) {
-  __shared__ float partial[kSlices * kMaxSliceThreads / 32];
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  __shared__ float partial[kMaxWarps];
   x = cuda::warp_sum(x);
-  if (lane == 0) partial[warp] = x;
+  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = x;
   __syncthreads();
-  const int warps = static_cast<int>(blockDim.x) / 32 / kSlices;
-  float sum = 0;
-#pragma unroll
-  for (int s = 0; s < kSlices; ++s)
-    sum += cuda::warp_sum(lane < warps ? partial[s * warps + lane] : 0);
-  return sum;
-}
-
-// Returns the sum of x over all threads of a cluster, all of whose blocks have arrived at its
-// barrier before.
-__device__ inline float sum_cluster(float x) {
-  __shared__ float sums[kSlices];
-  const float mine = cuda::block_sum(x);
-  cuda::cluster_wait();
-  if (threadIdx.x < kSlices)
-    cuda::of_peer(sums[cuda::block_rank()], static_cast<int>(threadIdx.x)) = mine;
-  __syncwarp();
-  cuda::cluster_sync();
-  float sum = 0;
-#pragma unroll
-  for (int s = 0; s < kSlices; ++s) sum += sums[s];
-  return sum;
+  return sum_warps(partial, static_cast<int>(blockDim.x) / 32 / kSlices);
 }
 
 // Row r by a whole block. `kept` has room for a row.

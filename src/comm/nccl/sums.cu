@@ -44,7 +44,7 @@ __device__ __forceinline__ SumOfRow<T, N> sum_of_row(const Gathered& gathered, c
 template <class T, int N>
 __global__ __launch_bounds__(kSlices* kMaxSliceThreads) void reduce_add_norm_kernel(
     const __grid_constant__ Gathered gathered, const __grid_constant__ ReduceAddNorm args) {
-  extern __shared__ float kept[];
+  extern __shared__ __align__(16) float kept[];
   const auto r = static_cast<int>(blockIdx.x);
   cuda::wait_for_previous();
   cuda::let_next_start();
@@ -58,17 +58,18 @@ __global__ __launch_bounds__(kSlices* kMaxSliceThreads) void reduce_add_norm_ker
 template <class T, int N>
 __global__ __launch_bounds__(kMaxSliceThreads) void reduce_add_norm_clusters_kernel(
     const __grid_constant__ Gathered gathered, const __grid_constant__ ReduceAddNorm args) {
-  extern __shared__ float kept[];
+  extern __shared__ __align__(16) float kept[];
   const int r = static_cast<int>(blockIdx.x) / kSlices;
-  cuda::cluster_arrive();
+  devices::ClusterSum sum_cluster;
   const Slice slice = Slice::of_cluster(args.cols);
   cuda::wait_for_previous();
   cuda::let_next_start();
   float* by_column = kept - slice.index * devices::slice_width<N>(args.cols);
   const float squares = devices::add_slice<N>(args, r, slice, by_column,
                                               sum_of_row<T, N>(gathered, args.delta, r, args.cols));
+  sum_cluster.begin();
   devices::norm_slice<T, N>(
-      args, slice, devices::sum_cluster(squares), by_column,
+      args, slice, sum_cluster(squares), by_column,
       [&](int c, const Words<T, N>& words) { devices::put<T, N>(args.out, r, c, words); });
 }
 
