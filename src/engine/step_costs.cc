@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 
 #include "arch/cost.h"
-#include "base/seconds.h"
 #include "model/kv_cache.h"
 #include "model/memory_plan.h"
 #include "sched/step_aim.h"
@@ -15,12 +13,13 @@
 namespace skiff::engine {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using sched::StepCost;
 
-// Seconds that the measurement may take, about: a device computes 10,000 rows of a model that suits
-// it in that time, a host some hundred.
-constexpr double kDeviceBudget = 0.5, kHostBudget = 0.2;
+// Seconds that the timed steps may take in all, about. What is done once for each size, such as
+// loading kernels, does not count: a model of which a step takes long would be left with sizes that
+// all take as long as its weights take to be read, from which nothing follows for larger ones. The
+// largest models that four H200 hold are timed to the end in this time.
+constexpr double kDeviceBudget = 2, kHostBudget = 0.2;
 // A few short steps of each size, fewer of the long ones, which vary less. What a rung takes is
 // expected by the sizes below it, so the first ones are single: between few rows a mixture of
 // experts takes far more for each row than between many.
@@ -65,30 +64,23 @@ class Ladder {
 
   // Times those steps of a rung for which there is time. Returns false if that was not all.
   bool take(const Rung& rung) {
-    const double left = budget_ - seconds_since(start_);
-    double sum = 0;
-    std::vector<StepShape> shapes;
-    bool all = true;
     for (const int rows : rung.rows) {
       const StepShape shape{.prompt = rows};
-      sum += (rung.repetitions + (shapes.empty() ? 1 : 0)) * expected(rows);
+      const int steps = rung.repetitions + 1;
       // Two points make a line, so they are timed however long they take.
-      all = timer_.fits(shape) && (least_.size() < 2 || sum <= left);
-      if (!all) break;
-      shapes.insert(shapes.end(), static_cast<size_t>(rung.repetitions), shape);
+      if (!timer_.fits(shape) || (least_.size() >= 2 && spent_ + steps * expected(rows) > budget_))
+        return false;
+      const double least = timer_.least_alone(shape, rung.repetitions);
+      least_.emplace(rows, least);
+      spent_ += steps * least;
     }
-    const std::vector<double> seconds = timer_.seconds(shapes);
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      double& least = least_.try_emplace(shapes[i].prompt, seconds[i]).first->second;
-      least = std::min(least, seconds[i]);
-    }
-    return all;
+    return true;
   }
 
   StepTimer& timer_;
   const double budget_;
   const int doubling_;
-  const Clock::time_point start_ = Clock::now();
+  double spent_ = 0;             // seconds of all timed steps
   std::map<int, double> least_;  // the least seconds by rows
 };
 

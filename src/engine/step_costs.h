@@ -12,9 +12,9 @@ namespace skiff::engine {
 // The context behind which a StepTimer for this purpose lets rows decode; it times prompts only.
 constexpr int kCostContext = 1;
 
-// Times prompts of rising length until they would take longer than a few tenths of a second in all;
-// beyond them the curve goes on as a line. What attention adds is computed from
-// Policy::row_context and the spec.
+// Times prompts of rising length until they would take longer than two tenths of a second in all
+// on a host, and two seconds on a device; beyond them the curve goes on as a line. What attention
+// adds is computed from Policy::row_context and the spec.
 sched::StepCost measure_step_cost(StepTimer& timer, const Resolved& resolved,
                                   const ModelSpec& spec);
 

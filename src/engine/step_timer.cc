@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace skiff::engine {
 namespace {
@@ -110,6 +111,18 @@ std::vector<double> StepTimer::seconds(const std::vector<StepShape>& shapes) {
   out.push_back(runner_.wait(first.step).seconds);
   out.erase(out.begin());
   return out;
+}
+
+double StepTimer::least_alone(const StepShape& shape, int repetitions) {
+  fill(shape.decodes);
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i <= repetitions; ++i) {
+    StepPlan plan = plan_of(shape);
+    open_slots(plan, {.temperature = 0});
+    const double seconds = run(plan).seconds;
+    if (i > 0) least = std::min(least, seconds);
+  }
+  return least;
 }
 
 bool StepTimer::is_finite(const StepShape& shape) {

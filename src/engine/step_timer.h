@@ -33,6 +33,11 @@ class StepTimer {
   std::vector<double> seconds(const StepShape& shape, int repetitions) {
     return seconds(std::vector<StepShape>(static_cast<size_t>(repetitions), shape));
   }
+  // Returns the least seconds of as many steps of one shape, each waited for before the next one is
+  // launched, behind another one. What is launched meanwhile may keep the host from noticing that a
+  // step has ended, and then the next one seems to take no time: it matters where single steps are
+  // compared.
+  double least_alone(const StepShape& shape, int repetitions);
   // Computes one such step and returns whether the log-probability of every token that it draws is
   // a number. Requires fits().
   bool is_finite(const StepShape& shape);
