@@ -85,7 +85,7 @@ profile() {
 # not time what is wrong.
 kernels() {
   local p
-  for p in "bench_attention all" bench_mla bench_sampling bench_linear bench_moe bench_mixture_steps bench_expert_rows bench_one_row; do
+  for p in "bench_attention all" bench_mla bench_sampling bench_linear bench_moe bench_mixture_steps bench_stores bench_expert_rows bench_one_row; do
     say "$p"
     must timeout 180 "$(program "${p%% *}")" ${p#"${p%% *}"} > "$out/log" 2>&1
     grep -v '^ok ' "$out/log"
