@@ -65,9 +65,14 @@ __device__ inline int sequence_of(const Rows& rows, int row) {
   int before = 0;  // sequences that end at or before the row
   for (int first = 0; first < rows.num_seqs; first += static_cast<int>(blockDim.x)) {
     const int s = first + static_cast<int>(threadIdx.x);
-    before += __syncthreads_count(s < rows.num_seqs && rows.row_start[s + 1] <= row);
+    before += __syncthreads_count(s < rows.num_seqs && __ldcg(rows.row_start + s + 1) <= row);
   }
   return before;
+}
+
+// The page of the sequence's position.
+__device__ __forceinline__ int64_t page_of(const Rows& rows, int seq, int position, int page_size) {
+  return __ldcg(rows.pages + seq * rows.pages_stride + position / page_size);
 }
 
 // f(activation type, cache), for types that values name.

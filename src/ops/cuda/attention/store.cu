@@ -21,13 +21,14 @@ constexpr int kMaxHead = 256;
 static_assert(kMaxHead / 2 <= kManyThreads);
 constexpr int kNarrowRows = 512;  // below this a row is shared by several blocks
 
-// The two elements of the i-th pair of a head. Elements that are not rotated form pairs of
-// neighbours.
+// Where a lane's pairs of a head begin: the elements of the first, and how far it is to those of
+// the next. Elements that are not rotated form pairs of neighbours.
 struct Pair {
-  int a, b;
+  int a, b, step;
 };
 __device__ Pair pair_of(int i, int rope_dim, bool interleaved) {
-  return i < rope_dim / 2 && !interleaved ? Pair{i, i + rope_dim / 2} : Pair{2 * i, 2 * i + 1};
+  return i < rope_dim / 2 && !interleaved ? Pair{i, i + rope_dim / 2, 1}
+                                          : Pair{2 * i, 2 * i + 1, 2};
 }
 
 // The kPairs pairs of a head that one lane holds, unconverted.
@@ -38,7 +39,7 @@ struct Held {
 
 template <class T, int kPairs>
 __device__ Held<T, kPairs> load(const T* head, Pair at) {
-  if (at.b != at.a + 1) {
+  if (at.step == 1) {
     return {*reinterpret_cast<const Pack<T, kPairs>*>(head + at.a),
             *reinterpret_cast<const Pack<T, kPairs>*>(head + at.b)};
   }
@@ -54,7 +55,7 @@ __device__ Held<T, kPairs> load(const T* head, Pair at) {
 
 template <class T, int kPairs>
 __device__ void write(const Held<T, kPairs>& x, T* head, Pair at) {
-  if (at.b != at.a + 1) {
+  if (at.step == 1) {
     *reinterpret_cast<Pack<T, kPairs>*>(head + at.a) = x.a;
     *reinterpret_cast<Pack<T, kPairs>*>(head + at.b) = x.b;
     return;
@@ -153,11 +154,10 @@ __device__ void quantize(const float* x, int dim, int lane, int lanes, uint8_t* 
 // Puts what a lane holds of a head where all its lanes can read it.
 template <class T, int kPairs>
 __device__ void spread(const Held<T, kPairs>& x, float* head, Pair at) {
-  const int step = at.b == at.a + 1 ? 2 : 1;
 #pragma unroll
   for (int i = 0; i < kPairs; ++i) {
-    head[at.a + i * step] = to_float(x.a.at[i]);
-    head[at.b + i * step] = to_float(x.b.at[i]);
+    head[at.a + i * at.step] = to_float(x.a.at[i]);
+    head[at.b + i * at.step] = to_float(x.b.at[i]);
   }
 }
 
@@ -184,26 +184,24 @@ __device__ void store_spread(const QuantizedCache<kElement>& cache, const float*
 // lane of a whole warp.
 template <class T, class Kv, int kPairs, int kAhead>
 __global__ void __launch_bounds__(kThreads)
-    store_kernel(const StoreArgs p, const Kv cache, int lanes, int heads_per_block) {
+    store_kernel(const StoreArgs p, const Kv cache, int lane_bits, int heads_per_block) {
   constexpr bool kQuantized = requires { cache.k_scale; };
   constexpr int kHeld = kPairs == 1 ? kMaxHead / 2 / 32 : 1;
-  __shared__ float cosine[kMaxHead / 2], sine[kMaxHead / 2], q_norm[kMaxHead], k_norm[kMaxHead];
+  __shared__ __align__(16) float cosine[kMaxHead / 2], sine[kMaxHead / 2];
+  __shared__ float q_norm[kMaxHead], k_norm[kMaxHead];
   // The values of the head that each group of lanes quantizes.
   __shared__ float spreads[kQuantized ? kThreads * kStripe : 1];
   const int tid = static_cast<int>(threadIdx.x), row = static_cast<int>(blockIdx.x);
-  const int lane = tid % lanes, group = tid / lanes, groups = static_cast<int>(blockDim.x) / lanes;
+  const int lanes = 1 << lane_bits, lane = tid & (lanes - 1), group = tid >> lane_bits;
+  const int groups = static_cast<int>(blockDim.x) >> lane_bits;
   const int pairs = p.head_dim / 2, all = p.heads + 2 * p.kv_heads;
   const int first_head = static_cast<int>(blockIdx.y) * heads_per_block;
   const int end_head = min(first_head + heads_per_block, all);
   T* heads = static_cast<T*>(p.qkv) + row * p.stride;
   const float* sums = p.sums + row * p.sums_stride;
-  const auto rope_of = [&](int h) { return h < p.heads + p.kv_heads ? p.rope_dim : 0; };
-  const auto pair_at = [&](int u, int h) {
-    return pair_of((u * lanes + lane) * kPairs, rope_of(h), p.interleaved);
-  };
-  const auto held = [&](int u, int h) {
-    return h < end_head && (u * lanes + lane) * kPairs < pairs;
-  };
+  const auto number = [&](int u) { return (u * lanes + lane) * kPairs; };  // of the first pair
+  const auto pair_at = [&](int u) { return pair_of(number(u), p.rope_dim, p.interleaved); };
+  const auto held = [&](int u, int h) { return h < end_head && number(u) < pairs; };
   const auto kv_head_of = [&](int h) {
     return h - p.heads - (h < p.heads + p.kv_heads ? 0 : p.kv_heads);
   };
@@ -216,30 +214,45 @@ __global__ void __launch_bounds__(kThreads)
       for (int u = 0; u < kHeld; ++u) {
         if (!held(u, h)) continue;
         const int64_t at = static_cast<int64_t>(h) * p.head_dim;
-        x[j][u] = p.sums ? load_biased<T, kPairs>(sums + at, p.bias + at, pair_at(u, h))
-                         : load<T, kPairs>(heads + at, pair_at(u, h));
+        x[j][u] = p.sums ? load_biased<T, kPairs>(sums + at, p.bias + at, pair_at(u))
+                         : load<T, kPairs>(heads + at, pair_at(u));
       }
     }
   };
-  // Loads that do not depend on another kernel come before the wait.
+  const auto begin = [&] {
+    wait_for_previous();
+    fetch(first_head + group);
+  };
+  // All that the projection before does not write is there before the wait: weights, and the
+  // batch's arrays, which deliver() has written (launch.cuh). Sums are a library's, whose kernel
+  // has ended when this one starts: then the row is loaded beside the rest.
+  let_next_start();
+  const int position = __ldcg(p.rows.positions + row);
   const float speed = tid < p.rope_dim / 2 ? p.speeds[tid] : 0;
-  for (int i = tid; i < p.head_dim; i += static_cast<int>(blockDim.x)) {
+#pragma unroll 1
+  for (int i = tid; (p.q_norm || p.k_norm) && i < p.head_dim; i += static_cast<int>(blockDim.x)) {
     if (p.q_norm) q_norm[i] = p.q_norm[i];
     if (p.k_norm) k_norm[i] = p.k_norm[i];
   }
-  let_next_start();
-  wait_for_previous();
-  const int position = p.rows.positions[row];
-  fetch(first_head + group);
+  if (p.sums) begin();
   const int seq = sequence_of(p.rows, row);
-  if (seq == p.rows.num_seqs) return;
-  const int64_t page = p.rows.pages[seq * p.rows.pages_stride + position / cache.page_size];
+  if (seq == p.rows.num_seqs) return wait_for_previous();
+  const int64_t page = page_of(p.rows, seq, position, cache.page_size);
   if (tid < p.rope_dim / 2) {
     float s, c;
     sincosf(__fmul_rn(static_cast<float>(position), speed), &s, &c);
     sine[tid] = s * p.gain, cosine[tid] = c * p.gain;
   }
   __syncthreads();
+  // The rotation of this lane's pairs. Where there are several, all of them are rotated, or none.
+  float turn[kHeld][2][kPairs];
+#pragma unroll
+  for (int u = 0; u < kHeld; ++u) {
+    if (number(u) >= p.rope_dim / 2) continue;
+    cuda::load<kPairs>(turn[u][0], cosine + number(u));
+    cuda::load<kPairs>(turn[u][1], sine + number(u));
+  }
+  if (!p.sums) begin();
 
   // All lanes of a warp run the same iterations, because the sum of squares needs shuffles.
   for (int base = first_head; base < end_head; base += kAhead * groups) {
@@ -271,25 +284,19 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
       for (int u = 0; u < kHeld; ++u) {
         if (!held(u, h)) continue;
-        const Pair at = pair_at(u, h);
+        const Pair at = pair_at(u);
         if (!value) {
+          const bool turns = number(u) < p.rope_dim / 2;
 #pragma unroll
           for (int i = 0; i < kPairs; ++i) {
-            const int number = (u * lanes + lane) * kPairs + i;
             float a = to_float(x[j][u].a.at[i]), b = to_float(x[j][u].b.at[i]);
             if (normed) {
-              const Pair here = pair_of(number, p.rope_dim, p.interleaved);
-              a = a * scale * norm[here.a];
-              b = b * scale * norm[here.b];
+              a = a * scale * norm[at.a + i * at.step];
+              b = b * scale * norm[at.b + i * at.step];
             }
-            if (number < p.rope_dim / 2) {
-              const float c = cosine[number], s = sine[number];
-              const float turned = a * c - b * s;
-              b = b * c + a * s;
-              a = turned;
-            }
-            x[j][u].a.at[i] = from_float<T>(a);
-            x[j][u].b.at[i] = from_float<T>(b);
+            const float c = turn[u][0][i], s = turn[u][1][i];
+            x[j][u].a.at[i] = from_float<T>(turns ? a * c - b * s : a);
+            x[j][u].b.at[i] = from_float<T>(turns ? b * c + a * s : b);
           }
         }
         if (!value || p.sums) write(x[j][u], heads + static_cast<int64_t>(h) * p.head_dim, at);
@@ -320,11 +327,11 @@ void start_store(const StoreArgs& args, cudaStream_t stream) {
   const bool wide = args.rope_dim % 8 == 0 && args.head_dim % 8 == 0 && args.stride % 8 == 0 &&
                     is_aligned(args.qkv) && is_aligned(args.sums, args.sums_stride * 4) &&
                     is_aligned(args.bias);
-  int lanes = 1;
-  while (lanes < (wide ? args.head_dim / 8 : 32)) lanes *= 2;
+  int lane_bits = 0;  // of the number of lanes that share a head
+  while (1 << lane_bits < (wide ? args.head_dim / 8 : 32)) ++lane_bits;
   const bool narrow = args.rows.num_tokens < kNarrowRows;
   const int threads = wide && !narrow ? kManyThreads : kThreads;
-  const int per_block = narrow ? std::min(all, threads / lanes) : all;
+  const int per_block = narrow ? std::min(all, threads >> lane_bits) : all;
   const Launch how = {.grid = dim3(static_cast<unsigned>(args.rows.num_tokens),
                                    static_cast<unsigned>((all + per_block - 1) / per_block)),
                       .block = dim3(static_cast<unsigned>(threads)),
@@ -335,7 +342,7 @@ void start_store(const StoreArgs& args, cudaStream_t stream) {
     const auto kernel = !wide    ? store_kernel<T, Kv, 1, 1>
                         : narrow ? store_kernel<T, Kv, 4, 1>
                                  : store_kernel<T, Kv, 4, 4>;
-    launch(kernel, how, args, cache, lanes, per_block);
+    launch(kernel, how, args, cache, lane_bits, per_block);
   });
 }
 
