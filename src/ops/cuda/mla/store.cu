@@ -29,12 +29,19 @@ struct LatentStoreArgs {
   bool interleaved;
 };
 
-// The elements of pair `i`.
-struct PairAt {
-  int a, b;
-  __device__ PairAt(int i, int rope, bool interleaved)
-      : a(interleaved ? 2 * i : i), b(interleaved ? 2 * i + 1 : i + rope / 2) {}
+// What a thread turns: one pair of elements of every vector that it gets.
+struct Turn {
+  int a, b;  // the pair's elements
+  float cosine, sine;
+  __device__ Turn(const LatentStoreArgs& p, int pair, float angle)
+      : a(p.interleaved ? 2 * pair : pair), b(p.interleaved ? a + 1 : a + p.rope / 2) {
+    sincosf(angle, &sine, &cosine);
+    sine *= p.gain, cosine *= p.gain;
+  }
+  __device__ float first(float x, float y) const { return fmaf(x, cosine, -(y * sine)); }
+  __device__ float second(float x, float y) const { return fmaf(y, cosine, x * sine); }
 };
+static_assert(kMaxLatentRope / 2 <= kThreads);
 
 constexpr int kMaxGroups = kMaxLatentRank / kLatentGroup;
 static_assert(kThreads == kLatentGroup);  // a thread has one element of each group
@@ -44,6 +51,9 @@ __device__ float scale_for(float amax) {
   const float least = fminf(fmaxf(__fdiv_rn(amax, 448), 0x1p-64f), 0x1p7f);
   return __uint_as_float((__float_as_uint(least) + 0x7fffff) & 0xff800000);
 }
+
+// 1 / x of a power of two, which is exact.
+__device__ float inverse_of(float x) { return __uint_as_float(0x7f000000 - __float_as_uint(x)); }
 
 // The sum over the block's threads, in every thread, in a fixed order.
 __device__ float block_sum(float x, float* shared) {
@@ -55,33 +65,45 @@ __device__ float block_sum(float x, float* shared) {
   return sum;
 }
 
+// A latent, normalized: elements threadIdx.x, threadIdx.x + kThreads, ...; zeros beyond the rank.
+using Latent = float[kMaxGroups];
+
 // Stores latents that are floats.
 template <class C>
-__device__ void put_latent(const LatentStoreArgs& p, const float* from, float scale, C* to) {
-  for (int d = static_cast<int>(threadIdx.x); d < p.rank; d += kThreads)
-    to[d] = from_float<C>(from[d] * scale * p.norm[d]);
+__device__ void put_latent(const LatentStoreArgs& p, const Latent& x, C* to) {
+#pragma unroll
+  for (int g = 0; g < kMaxGroups; ++g)
+    if (const int d = g * kThreads + static_cast<int>(threadIdx.x); d < p.rank)
+      to[d] = from_float<C>(x[g]);
 }
 
 // Stores latents in 8 bits, with their scales; what pads a row becomes zero.
-__device__ void put_latent(const LatentStoreArgs& p, const float* from, float scale, uint8_t* to) {
+__device__ void put_latent(const LatentStoreArgs& p, const Latent& x, uint8_t* to) {
   __shared__ float tops[kMaxGroups][kWarps];
   const int tid = static_cast<int>(threadIdx.x), groups = (p.rank + kThreads - 1) / kThreads;
-  const auto value = [&](int d) { return d < p.rank ? from[d] * scale * p.norm[d] : 0.0f; };
-  for (int g = 0; g < groups; ++g) {
-    const float top = warp_max(fmaxf(0, fabsf(value(g * kThreads + tid))));
+#pragma unroll
+  for (int g = 0; g < kMaxGroups; ++g) {
+    if (g >= groups) break;
+    const float top = warp_max(fmaxf(0, fabsf(x[g])));
     if (tid % 32 == 0) tops[g][tid / 32] = top;
   }
   __syncthreads();
-  for (int g = 0; g < groups; ++g) {
-    float top = tops[g][0];
-    for (int w = 1; w < kWarps; ++w) top = fmaxf(top, tops[g][w]);
-    const float divisor = scale_for(top);
-    const int d = g * kThreads + tid;
-    const float x = fminf(fmaxf(__fdiv_rn(value(d), divisor), -448), 448);
-    if (d < p.rank) to[d] = __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3);
-    if (tid == 0) *reinterpret_cast<float*>(to + p.cache.scales_at + g * 4) = divisor;
+  // A lane makes the scale of a group.
+  const int mine = min(tid % 32, groups - 1);
+  float top = tops[mine][0];
+  for (int w = 1; w < kWarps; ++w) top = fmaxf(top, tops[mine][w]);
+  const float scale = scale_for(top), inverse = inverse_of(scale);
+  if (tid < groups) *reinterpret_cast<float*>(to + p.cache.scales_at + tid * 4) = scale;
+#pragma unroll
+  for (int g = 0; g < kMaxGroups; ++g) {
+    if (g >= groups) break;
+    const float scaled = x[g] * __shfl_sync(kAllLanes, inverse, g);
+    if (const int d = g * kThreads + tid; d < p.rank)
+      to[d] = __nv_cvt_float_to_fp8(fminf(fmaxf(scaled, -448), 448), __NV_SATFINITE, __NV_E4M3);
   }
+#pragma unroll 1
   for (int i = p.rank + tid; i < p.cache.scales_at; i += kThreads) to[i] = 0;
+#pragma unroll 1
   for (int i = p.cache.rope_at + 2 * p.rope + tid; i < p.cache.vector_bytes; i += kThreads)
     to[i] = 0;
 }
@@ -96,66 +118,78 @@ __device__ __nv_bfloat16* rope_of(const LatentStoreArgs& p, uint8_t* row) {
 }
 
 template <class C>
-__device__ void store_latent(const LatentStoreArgs& p, int row, C* to, const float* cosine,
-                             const float* sine) {
+__device__ void store_latent(const LatentStoreArgs& p, int row, C* to, const Turn& turn) {
   __shared__ float sums[kWarps];
   const int tid = static_cast<int>(threadIdx.x);
   const float* from = p.kv + row * p.kv_stride;
+  Latent x, norm;
+  const auto load = [&](Latent& to, const float* from) {
+#pragma unroll
+    for (int g = 0; g < kMaxGroups; ++g)
+      to[g] = g * kThreads + tid < p.rank ? from[g * kThreads + tid] : 0;
+  };
+  load(norm, p.norm);
+  wait_for_previous();
+  load(x, from);
+  const bool turns = tid < p.rope / 2;
+  const float a = turns ? from[p.rank + turn.a] : 0, b = turns ? from[p.rank + turn.b] : 0;
   float squares = 0;
-  for (int d = tid; d < p.rank; d += kThreads) squares += from[d] * from[d];
-  const float mean = block_sum(squares, sums) / static_cast<float>(p.rank);
-  put_latent(p, from, 1 / sqrtf(mean + p.eps), to);
-  auto* rope = rope_of(p, to);
-  for (int i = tid; i < p.rope / 2; i += kThreads) {
-    const PairAt at(i, p.rope, p.interleaved);
-    const float a = from[p.rank + at.a], b = from[p.rank + at.b];
-    put(rope + at.a, a * cosine[i] - b * sine[i]);
-    put(rope + at.b, b * cosine[i] + a * sine[i]);
-  }
+#pragma unroll
+  for (int g = 0; g < kMaxGroups; ++g) squares += x[g] * x[g];
+  const float scale = 1 / sqrtf(block_sum(squares, sums) / static_cast<float>(p.rank) + p.eps);
+#pragma unroll
+  for (int g = 0; g < kMaxGroups; ++g) x[g] = x[g] * scale * norm[g];
+  put_latent(p, x, to);
+  if (!turns) return;
+  put(rope_of(p, to) + turn.a, turn.first(a, b));
+  put(rope_of(p, to) + turn.b, turn.second(a, b));
 }
 
-// Rotates heads [first, first + heads_of_block) of a row.
+// Rotates heads [first, first + heads_of_block) of a row. A thread loads some before it stores
+// them, for each would wait for memory again.
 template <class T>
-__device__ void rotate_heads(const LatentStoreArgs& p, int row, int first, const float* cosine,
-                             const float* sine) {
-  const int half = p.rope / 2, heads = min(p.heads_of_block, p.heads - first);
-  T* q = static_cast<T*>(p.q) + row * p.q_stride;
-  for (int n = static_cast<int>(threadIdx.x); n < heads * half; n += kThreads) {
-    const int i = n % half;
-    T* head = q + int64_t{first + n / half} * (p.nope + p.rope) + p.nope;
-    const PairAt at(i, p.rope, p.interleaved);
-    const float a = to_float(head[at.a]), b = to_float(head[at.b]);
-    head[at.a] = from_float<T>(a * cosine[i] - b * sine[i]);
-    head[at.b] = from_float<T>(b * cosine[i] + a * sine[i]);
+__device__ void rotate_heads(const LatentStoreArgs& p, int row, int first, const Turn& turn) {
+  constexpr int kAhead = 4;
+  const int half = p.rope / 2, tid = static_cast<int>(threadIdx.x), step = kThreads / half;
+  const int end = tid < step * half ? min(p.heads, first + p.heads_of_block) : 0;
+  T* q = static_cast<T*>(p.q) + row * p.q_stride + p.nope;
+  wait_for_previous();
+  for (int base = first + tid / half; base < end; base += kAhead * step) {
+    float a[kAhead], b[kAhead];
+    const auto for_heads = [&](auto f) {
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i)
+        if (const int h = base + i * step; h < end) f(i, q + int64_t{h} * (p.nope + p.rope));
+    };
+    for_heads([&](int i, const T* head) {
+      a[i] = to_float(head[turn.a]), b[i] = to_float(head[turn.b]);
+    });
+    for_heads([&](int i, T* head) {
+      head[turn.a] = from_float<T>(turn.first(a[i], b[i]));
+      head[turn.b] = from_float<T>(turn.second(a[i], b[i]));
+    });
   }
 }
 
-// C: float, bf16, or uint8_t for rows of ops/latent_row.h.
+// C: float, bf16, or uint8_t for rows of ops/latent_row.h. All that the projections before do not
+// write is there before the wait: weights, and the batch's arrays, which deliver() has written
+// (launch.cuh).
 template <class T, class C>
 __global__ void __launch_bounds__(kThreads) latent_store_kernel(const LatentStoreArgs p) {
-  __shared__ float cosine[kMaxLatentRope / 2], sine[kMaxLatentRope / 2];
-  const int row = static_cast<int>(blockIdx.x), tid = static_cast<int>(threadIdx.x);
-  // The next kernel starts after this wait, so that it sees without one what lies before this
-  // kernel: the plan and the page table.
-  wait_for_previous();
+  const int row = static_cast<int>(blockIdx.x);
   let_next_start();
+  const int pair = static_cast<int>(threadIdx.x) % (p.rope / 2);
+  const float speed = p.speeds[pair];
+  const int position = __ldcg(p.rows.positions + row);
   const int seq = sequence_of(p.rows, row);
-  if (seq == p.rows.num_seqs) return;
-  const int position = p.rows.positions[row];
-  for (int i = tid; i < p.rope / 2; i += kThreads) {
-    float s, c;
-    sincosf(__fmul_rn(static_cast<float>(position), p.speeds[i]), &s, &c);
-    sine[i] = s * p.gain, cosine[i] = c * p.gain;
-  }
-  __syncthreads();
-  if (blockIdx.y > 0) {
-    rotate_heads<T>(p, row, (static_cast<int>(blockIdx.y) - 1) * p.heads_of_block, cosine, sine);
-    return;
-  }
-  const int64_t page = p.rows.pages[seq * p.rows.pages_stride + position / p.cache.page_size];
+  if (seq == p.rows.num_seqs) return wait_for_previous();
+  const Turn turn(p, pair, __fmul_rn(static_cast<float>(position), speed));
+  if (blockIdx.y > 0)
+    return rotate_heads<T>(p, row, (static_cast<int>(blockIdx.y) - 1) * p.heads_of_block, turn);
+  const int64_t page = page_of(p.rows, seq, position, p.cache.page_size);
   std::byte* to = p.cache.data + page * p.cache.page_bytes +
                   int64_t{position % p.cache.page_size} * p.cache.vector_bytes;
-  store_latent(p, row, reinterpret_cast<C*>(to), cosine, sine);
+  store_latent(p, row, reinterpret_cast<C*>(to), turn);
 }
 
 template <class T>
@@ -170,8 +204,9 @@ void start(const LatentStoreArgs& args, const Launch& how) {
   }
 }
 
-// With few rows, a thread has one pair of elements: each further one would wait for memory again.
-int heads_of_block(int64_t rows) { return rows <= 32 ? 4 : rows <= 256 ? 8 : 32; }
+// With few rows, a thread has one pair of elements at a time; with many, sines are computed for
+// more heads.
+int heads_of_block(int64_t rows) { return rows <= 32 ? 4 : rows <= 128 ? 16 : 32; }
 
 }  // namespace
 
@@ -181,10 +216,11 @@ void mla_store(const Tensor& q, const Tensor& kv, const Norm& norm, const Mla& s
   SKIFF_CHECK_EQ(q.cols(), static_cast<int64_t>(spec.heads) * spec.q_dim());
   SKIFF_CHECK_EQ(kv.cols(), spec.cached_dim());
   SKIFF_CHECK(kv.dtype == DType::kF32, "latents of {}", name(kv.dtype));
-  SKIFF_CHECK(spec.rope_dim % 2 == 0 && spec.rope_dim <= kMaxLatentRope, "rope_dim is {}",
-              spec.rope_dim);
-  SKIFF_CHECK(latent_element(cache) != LatentElement::kRow || spec.kv_rank <= kMaxLatentRank,
-              "rows of {} elements; the CUDA backend takes up to {}", spec.kv_rank, kMaxLatentRank);
+  SKIFF_CHECK(spec.rope_dim > 0 && spec.rope_dim % 2 == 0 && spec.rope_dim <= kMaxLatentRope,
+              "rope_dim is {}", spec.rope_dim);
+  SKIFF_CHECK(spec.kv_rank <= kMaxLatentRank,
+              "latents of {} elements; the CUDA backend takes up to {}", spec.kv_rank,
+              kMaxLatentRank);
   if (batch.num_tokens == 0) return;
   const LatentStoreArgs args = {.rows = rows_of(batch),
                                 .cache = latent_cache_of(cache, spec),
