@@ -18,6 +18,7 @@ namespace skiff::cuda::latent {
 
 template <class Tiles>
 __device__ __forceinline__ void scores_group(const LatentPlanArgs& p, Shared<Tiles>& shared) {
+  read_ahead(p);
   wait_for_previous();
   let_next_start();
   attend_scores(p, shared);

@@ -18,6 +18,7 @@ template <class Tiles>
 __device__ __forceinline__ void rows_scores_group(const LatentPlanArgs& p, int which,
                                                   RowsShared<Tiles>& shared) {
   fewer_registers<Tiles::kScoresRegisters>();
+  read_ahead(p);
   wait_for_previous();
   let_next_start();
   rows_scores(p, which, shared);
