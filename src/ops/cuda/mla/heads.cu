@@ -1,6 +1,7 @@
 // GEMMs of all heads. heads_by_tiles: a block multiplies 64 rows by 128 features of a head on the
-// tensor cores (mma.sync), with rows and weights on their way through three stages of shared
-// memory. heads_by_elements: a thread for each output.
+// tensor cores (mma.sync), or by 32 where those would leave half of the multiprocessors idle, with
+// rows and weights on their way through stages of shared memory. Both add in the same order.
+// heads_by_elements: a thread for each output.
 #include <cuda_bf16.h>
 
 #include "base/check.h"
@@ -31,11 +32,17 @@ struct HeadArgs {
   }
 };
 
-constexpr int kRows = 64, kFeatures = 128, kDepth = 64, kStages = 3;
+constexpr int kRows = 64, kDepth = 64;
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
+template <int kFeatures>
 struct TileStage {
   uint8_t x[kRows * kDepth * 2], w[kFeatures * kDepth * 2];
+  static constexpr int kStages = kFeatures == 32 ? 8 : 3;
+  static constexpr int kTiles = kFeatures / kWarps / 8;  // of 8 features, of a warp
 };
+// The sums of a warp: all rows and a part of the features.
+template <int kTiles>
+using TileSums = float[kRows / 16][kTiles][4];
 
 __device__ __forceinline__ int chunk_offset(int row, int chunk) {
   return row * 128 + ((chunk ^ (row % 8)) * 16);
@@ -48,7 +55,9 @@ __device__ __forceinline__ void copy_chunk(uint8_t* to, const void* from, bool r
                : "memory");
 }
 
-__device__ void load_weights(const HeadArgs& p, int head, int feature0, int k0, TileStage& to) {
+template <int kFeatures>
+__device__ void load_weights(const HeadArgs& p, int head, int feature0, int k0,
+                             TileStage<kFeatures>& to) {
   const auto* w = static_cast<const __nv_bfloat16*>(p.w);
 #pragma unroll
   for (int i = static_cast<int>(threadIdx.x); i < kFeatures * kDepth / 8; i += kThreads) {
@@ -59,7 +68,8 @@ __device__ void load_weights(const HeadArgs& p, int head, int feature0, int k0, 
   }
 }
 
-__device__ void load_rows(const HeadArgs& p, int head, int row0, int k0, TileStage& to) {
+template <class Stage>
+__device__ void load_rows(const HeadArgs& p, int head, int row0, int k0, Stage& to) {
   const auto* x = static_cast<const __nv_bfloat16*>(p.x);
 #pragma unroll
   for (int i = static_cast<int>(threadIdx.x); i < kRows * kDepth / 8; i += kThreads) {
@@ -70,18 +80,33 @@ __device__ void load_rows(const HeadArgs& p, int head, int row0, int k0, TileSta
   }
 }
 
-// Adds a stage: the warp has all rows and kFeatures / kWarps of the features.
-__device__ __forceinline__ void multiply(const TileStage& stage, int row_tiles,
-                                         float (&sum)[kRows / 16][4][4]) {
+// The weights of a warp's features for 16 columns, two registers for each tile.
+template <int kFeatures>
+__device__ __forceinline__ void load_tiles(const TileStage<kFeatures>& stage, int k,
+                                           uint32_t (&b)[TileStage<kFeatures>::kTiles][2]) {
+  constexpr int kTiles = TileStage<kFeatures>::kTiles;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-  for (int k = 0; k < kDepth / 16; ++k) {
-    uint32_t b[2][4];
+  for (int n = 0; n < kTiles; n += 2) {
+    uint32_t four[4];
+    const int tile = warp * kTiles + n + (kTiles > 1 ? lane / 16 : 0),
+              feature = tile * 8 + lane % 8;
+    load_matrices(four, shared_address(stage.w + chunk_offset(feature, 2 * k + lane / 8 % 2)));
+    b[n][0] = four[0], b[n][1] = four[1];
+    if constexpr (kTiles > 1) b[n + 1][0] = four[2], b[n + 1][1] = four[3];
+  }
+}
+
+// Adds a stage.
+template <int kFeatures>
+__device__ __forceinline__ void multiply(const TileStage<kFeatures>& stage, int row_tiles,
+                                         TileSums<TileStage<kFeatures>::kTiles>& sum) {
+  constexpr int kTiles = TileStage<kFeatures>::kTiles;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      const int feature = warp * 32 + n * 16 + lane / 16 * 8 + lane % 8;
-      load_matrices(b[n], shared_address(stage.w + chunk_offset(feature, 2 * k + lane / 8 % 2)));
-    }
+  for (int k = 0; k < kDepth / 16; ++k) {
+    uint32_t b[kTiles][2];
+    load_tiles<kFeatures>(stage, k, b);
 #pragma unroll
     for (int m = 0; m < kRows / 16; ++m) {
       if (m >= row_tiles) break;
@@ -89,14 +114,14 @@ __device__ __forceinline__ void multiply(const TileStage& stage, int row_tiles,
       load_matrices(a,
                     shared_address(stage.x + chunk_offset(m * 16 + lane % 16, 2 * k + lane / 16)));
 #pragma unroll
-      for (int n = 0; n < 4; ++n)
-        mma_bf16(sum[m][n], a, b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
+      for (int n = 0; n < kTiles; ++n) mma_bf16(sum[m][n], a, b[n][0], b[n][1]);
     }
   }
 }
 
+template <int kTiles>
 __device__ void write(const HeadArgs& p, int head, int row0, int feature0,
-                      const float (&sum)[kRows / 16][4][4]) {
+                      const TileSums<kTiles>& sum) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   auto* out = static_cast<__nv_bfloat16*>(p.out);
 #pragma unroll
@@ -107,8 +132,8 @@ __device__ void write(const HeadArgs& p, int head, int row0, int feature0,
       if (row >= p.rows) continue;
       __nv_bfloat16* to = out + (int64_t{row} * p.heads + head) * p.out_stride;
 #pragma unroll
-      for (int n = 0; n < 4; ++n) {
-        const int feature = feature0 + warp * 32 + n * 8 + lane % 4 * 2;
+      for (int n = 0; n < kTiles; ++n) {
+        const int feature = feature0 + (warp * kTiles + n) * 8 + lane % 4 * 2;
         if (feature < p.features)
           *reinterpret_cast<uint32_t*>(to + feature) =
               pack_bf16(sum[m][n][2 * second], sum[m][n][2 * second + 1]);
@@ -117,23 +142,26 @@ __device__ void write(const HeadArgs& p, int head, int row0, int feature0,
   }
 }
 
+template <int kFeatures>
 __global__ void __launch_bounds__(kThreads) tile_kernel(const HeadArgs p) {
+  using Stage = TileStage<kFeatures>;
+  constexpr int kStages = Stage::kStages;
   extern __shared__ __align__(1024) uint8_t memory[];
-  auto* stages = reinterpret_cast<TileStage*>(memory);
+  auto* stages = reinterpret_cast<Stage*>(memory);
   const int head = static_cast<int>(blockIdx.y),
             feature0 = static_cast<int>(blockIdx.x) * kFeatures;
   const int row0 = static_cast<int>(blockIdx.z) * kRows;
   const int steps = (p.in + kDepth - 1) / kDepth;
+  let_next_start();
   // Weights, which no kernel writes, are loaded before the wait.
   for (int i = 0; i < kStages - 1 && i < steps; ++i)
     load_weights(p, head, feature0, i * kDepth, stages[i]);
   wait_for_previous();
-  let_next_start();
   for (int i = 0; i < kStages - 1; ++i) {
     if (i < steps) load_rows(p, head, row0, i * kDepth, stages[i]);
     asm volatile("cp.async.commit_group;" ::: "memory");
   }
-  float sum[kRows / 16][4][4] = {};
+  TileSums<Stage::kTiles> sum = {};
   const int row_tiles = min(kRows, p.rows - row0 + 15) / 16;
   for (int i = 0; i < steps; ++i) {
     asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
@@ -143,9 +171,9 @@ __global__ void __launch_bounds__(kThreads) tile_kernel(const HeadArgs p) {
       load_rows(p, head, row0, next * kDepth, stages[next % kStages]);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");
-    multiply(stages[i % kStages], row_tiles, sum);
+    multiply<kFeatures>(stages[i % kStages], row_tiles, sum);
   }
-  write(p, head, row0, feature0, sum);
+  write<Stage::kTiles>(p, head, row0, feature0, sum);
 }
 
 template <class T>
@@ -186,15 +214,27 @@ bool heads_by_tiles_takes(const Tensor& out, const Tensor& x, const Linear& w) {
 }
 
 void heads_by_tiles(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream) {
+  static const int processors = attribute(cudaDevAttrMultiProcessorCount);
   const HeadArgs args = args_of(out, x, w);
-  const auto tiles = [](int n, int of) { return static_cast<unsigned>((n + of - 1) / of); };
-  const Launch how = {.grid = dim3(tiles(args.features, kFeatures),
-                                   static_cast<unsigned>(args.heads), tiles(args.rows, kRows)),
-                      .block = dim3(kThreads),
-                      .shared = kStages * sizeof(TileStage),
-                      .stream = stream};
-  allow_shared(tile_kernel, how.shared);
-  launch(tile_kernel, how, args);
+  const auto grid = [&](int features) {
+    const auto tiles = [](int n, int of) { return static_cast<unsigned>((n + of - 1) / of); };
+    return dim3(tiles(args.features, features), static_cast<unsigned>(args.heads),
+                tiles(args.rows, kRows));
+  };
+  const auto start = [&]<int kFeatures>(std::integral_constant<int, kFeatures>) {
+    using Stage = TileStage<kFeatures>;
+    const Launch how = {.grid = grid(kFeatures),
+                        .block = dim3(kThreads),
+                        .shared = Stage::kStages * sizeof(Stage),
+                        .stream = stream};
+    allow_shared(tile_kernel<kFeatures>, how.shared);
+    launch(tile_kernel<kFeatures>, how, args);
+  };
+  const dim3 wide = grid(128);
+  if (2 * static_cast<int>(wide.x * wide.y * wide.z) <= processors)
+    start(std::integral_constant<int, 32>());
+  else
+    start(std::integral_constant<int, 128>());
 }
 
 void heads_by_elements(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream) {
