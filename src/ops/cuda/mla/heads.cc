@@ -47,6 +47,7 @@ void HeadProducts::product(const Tensor& out, const Tensor& x, const Linear& w,
   SKIFF_CHECK(out.dtype == x.dtype && w.weight.dtype == x.dtype);
   if (x.rows() == 0) return;
   if (!one_order_ && heads_by_rows_takes(out, x, w)) return heads_by_rows(out, x, w, stream);
+  if (!one_order_ && heads_at_once_takes(out, x, w)) return heads_at_once(out, x, w, stream);
   if (!heads_by_tiles_takes(out, x, w)) return heads_by_elements(out, x, w, stream);
   const bool library = !one_order_ && !is_tiles(w) && is_aligned(out) && out.cols() % 8 == 0;
   if (library && by_library(out, x, w, stream)) return;

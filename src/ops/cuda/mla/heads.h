@@ -13,9 +13,9 @@ namespace skiff::cuda {
 
 // out[r * heads + h] = x[r * heads + h] * w[h]^T, w [heads, out, in] plain or as Packing::kTiles.
 // x, out and w all f32 or all bf16, rounded once. Rows of x and out may be strided. bf16 goes to
-// cuBLASLt, and a few rows to a kernel of ours; with `one_order`, or where neither takes such a
-// weight, to a kernel in which a row's result does not depend on the number of rows. Driven by one
-// thread.
+// cuBLASLt, and up to 32 rows to kernels of ours; with `one_order`, or where none of them takes
+// such a weight, to a kernel in which a row's result does not depend on the number of rows. Driven
+// by one thread.
 class HeadProducts {
  public:
   static constexpr size_t kScratchBytes = size_t{32} << 20;
@@ -41,10 +41,13 @@ class HeadProducts {
 };
 
 // HeadProducts' kernels. heads_by_rows takes up to four rows of bf16 with 128 or 512 inputs,
-// aligned to 16 bytes, and plain weights. heads_by_tiles takes any number of such rows, with `in` a
-// multiple of 8 and `out` a multiple of 2. heads_by_elements takes any operands.
+// aligned to 16 bytes, and plain weights; heads_at_once takes up to 32, or 16 where the weights are
+// more than 32 KB for each multiprocessor. heads_by_tiles takes any number of such rows, with `in`
+// a multiple of 8 and `out` a multiple of 2. heads_by_elements takes any operands.
 bool heads_by_rows_takes(const Tensor& out, const Tensor& x, const Linear& w);
 void heads_by_rows(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream);
+bool heads_at_once_takes(const Tensor& out, const Tensor& x, const Linear& w);
+void heads_at_once(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream);
 bool heads_by_tiles_takes(const Tensor& out, const Tensor& x, const Linear& w);
 void heads_by_tiles(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream);
 void heads_by_elements(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream);
