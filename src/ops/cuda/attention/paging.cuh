@@ -62,6 +62,10 @@ struct QuantizedCache {
 // The sequence that owns `row`, or num_seqs if the row is padding. Every thread of the block calls
 // this, and all get the answer.
 __device__ inline int sequence_of(const Rows& rows, int row) {
+  // Where all sequences decode, a row and its sequence have one number.
+  if (row < rows.num_seqs && __ldcg(rows.row_start + row) <= row &&
+      row < __ldcg(rows.row_start + row + 1))
+    return row;
   int before = 0;  // sequences that end at or before the row
   for (int first = 0; first < rows.num_seqs; first += static_cast<int>(blockDim.x)) {
     const int s = first + static_cast<int>(threadIdx.x);

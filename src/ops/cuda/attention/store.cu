@@ -92,6 +92,20 @@ __device__ Held<T, kPairs> load_biased(const float* sums, const float* bias, Pai
   return converted<T>(x);
 }
 
+template <int kPairs>
+__device__ __forceinline__ void rotate(float (&a)[kPairs], float (&b)[kPairs], const float* cosine,
+                                       const float* sine) {
+  float c[kPairs], s[kPairs];
+  cuda::load<kPairs>(c, cosine);
+  cuda::load<kPairs>(s, sine);
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    const float turned = a[i] * c[i] - b[i] * s[i];
+    b[i] = b[i] * c[i] + a[i] * s[i];
+    a[i] = turned;
+  }
+}
+
 // A number that no scale or element may pass (ops/kv_quant.h); `low` where x is not a number.
 __device__ __forceinline__ float clip(float x, float low, float high) {
   return fminf(fmaxf(x, low), high);
@@ -224,8 +238,9 @@ __global__ void __launch_bounds__(kThreads)
     fetch(first_head + group);
   };
   // All that the projection before does not write is there before the wait: weights, and the
-  // batch's arrays, which deliver() has written (launch.cuh). Sums are a library's, whose kernel
-  // has ended when this one starts: then the row is loaded beside the rest.
+  // batch's arrays, which deliver() has written (launch.cuh). But blocks that do not all start
+  // early load the row beside them; and sums are a library's, whose kernel has ended by now.
+  const bool at_once = kAhead > 1 || p.sums;
   let_next_start();
   const int position = __ldcg(p.rows.positions + row);
   const float speed = tid < p.rope_dim / 2 ? p.speeds[tid] : 0;
@@ -234,7 +249,7 @@ __global__ void __launch_bounds__(kThreads)
     if (p.q_norm) q_norm[i] = p.q_norm[i];
     if (p.k_norm) k_norm[i] = p.k_norm[i];
   }
-  if (p.sums) begin();
+  if (at_once) begin();
   const int seq = sequence_of(p.rows, row);
   if (seq == p.rows.num_seqs) return wait_for_previous();
   const int64_t page = page_of(p.rows, seq, position, cache.page_size);
@@ -244,15 +259,7 @@ __global__ void __launch_bounds__(kThreads)
     sine[tid] = s * p.gain, cosine[tid] = c * p.gain;
   }
   __syncthreads();
-  // The rotation of this lane's pairs. Where there are several, all of them are rotated, or none.
-  float turn[kHeld][2][kPairs];
-#pragma unroll
-  for (int u = 0; u < kHeld; ++u) {
-    if (number(u) >= p.rope_dim / 2) continue;
-    cuda::load<kPairs>(turn[u][0], cosine + number(u));
-    cuda::load<kPairs>(turn[u][1], sine + number(u));
-  }
-  if (!p.sums) begin();
+  if (!at_once) begin();
 
   // All lanes of a warp run the same iterations, because the sum of squares needs shuffles.
   for (int base = first_head; base < end_head; base += kAhead * groups) {
@@ -286,17 +293,20 @@ __global__ void __launch_bounds__(kThreads)
         if (!held(u, h)) continue;
         const Pair at = pair_at(u);
         if (!value) {
-          const bool turns = number(u) < p.rope_dim / 2;
+          float a[kPairs], b[kPairs];
 #pragma unroll
           for (int i = 0; i < kPairs; ++i) {
-            float a = to_float(x[j][u].a.at[i]), b = to_float(x[j][u].b.at[i]);
-            if (normed) {
-              a = a * scale * norm[at.a + i * at.step];
-              b = b * scale * norm[at.b + i * at.step];
-            }
-            const float c = turn[u][0][i], s = turn[u][1][i];
-            x[j][u].a.at[i] = from_float<T>(turns ? a * c - b * s : a);
-            x[j][u].b.at[i] = from_float<T>(turns ? b * c + a * s : b);
+            a[i] = to_float(x[j][u].a.at[i]), b[i] = to_float(x[j][u].b.at[i]);
+            if (!normed) continue;
+            a[i] = a[i] * scale * norm[at.a + i * at.step];
+            b[i] = b[i] * scale * norm[at.b + i * at.step];
+          }
+          // Where a lane has several pairs, all of them are rotated, or none.
+          if (number(u) < p.rope_dim / 2) rotate(a, b, cosine + number(u), sine + number(u));
+#pragma unroll
+          for (int i = 0; i < kPairs; ++i) {
+            x[j][u].a.at[i] = from_float<T>(a[i]);
+            x[j][u].b.at[i] = from_float<T>(b[i]);
           }
         }
         if (!value || p.sums) write(x[j][u], heads + static_cast<int64_t>(h) * p.head_dim, at);
