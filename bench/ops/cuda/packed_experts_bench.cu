@@ -2,11 +2,15 @@
 // for tokens that decode: right first, then how fast. Tokens choose experts at random, so that
 // experts have different numbers of rows.
 //
-// bench_packed_experts [NAME] [check]   NAME: that model alone; check: nothing is timed
+// bench_packed_experts [NAME] [uneven] [check]
+//   NAME: that model alone; uneven: some experts are chosen more often than others, as a router
+//   does; check: nothing is timed
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <random>
 #include <string>
+#include <string_view>
 
 #include "ops/cuda/linear/stream.h"
 #include "quant_weights.cuh"
@@ -25,6 +29,26 @@ constexpr Mixture kMixtures[] = {{"R1/4", 7168, 512, 256, 8},
                                  {"ERNIE-21B", 2560, 1536, 64, 6},
                                  {"V2-Lite", 2048, 1408, 64, 6}};
 
+// How many tokens choose each expert: those with the best sums of what they think of it and of what
+// all think of it. The latter spreads so widely.
+std::vector<int> rows_of_experts(const Mixture& m, int tokens, uint64_t seed, double spread) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::extreme_value_distribution<double> gumbel;
+  std::vector<double> all(static_cast<size_t>(m.experts)), of_token(all.size());
+  for (double& v : all) v = spread * normal(random);
+  std::vector<int> rows(all.size()), order(all.size());
+  for (int t = 0; t < tokens; ++t) {
+    for (size_t e = 0; e < all.size(); ++e) of_token[e] = all[e] + gumbel(random);
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::partial_sort(order, order.begin() + m.per_token, std::ranges::greater{},
+                              [&](int e) { return of_token[static_cast<size_t>(e)]; });
+    for (int k = 0; k < m.per_token; ++k)
+      ++rows[static_cast<size_t>(order[static_cast<size_t>(k)])];
+  }
+  return rows;
+}
+
 // Copies of tokens by their experts, in jobs of at most `most` rows.
 struct Copies {
   int rows = 0, touched = 0;  // copies, and experts that have one
@@ -32,15 +56,8 @@ struct Copies {
   Buffer memory;
   JobList list;
 
-  Copies(const Mixture& m, int tokens, int most, uint64_t seed) {
-    std::mt19937_64 random(seed);
-    std::vector<int> of_expert(static_cast<size_t>(m.experts)), order(of_expert.size());
-    for (int t = 0; t < tokens; ++t) {
-      std::iota(order.begin(), order.end(), 0);
-      std::ranges::shuffle(order, random);
-      for (int k = 0; k < m.per_token; ++k)
-        ++of_expert[static_cast<size_t>(order[static_cast<size_t>(k)])];
-    }
+  Copies(const Mixture& m, int tokens, int most, uint64_t seed, double spread) {
+    const std::vector<int> of_expert = rows_of_experts(m, tokens, seed, spread);
     for (int e = 0; e < m.experts; ++e) {
       touched += of_expert[static_cast<size_t>(e)] > 0;
       for (int left = of_expert[static_cast<size_t>(e)]; left > 0; left -= most) {
@@ -67,6 +84,7 @@ static __global__ void nothing() {}
 struct Context {
   cudaStream_t stream;
   const StreamedProducts& products;
+  double spread = 0;    // of experts' popularity
   double apart_us = 0;  // what keeping a call apart takes
   double* worst;
   int checks = 0, failures = 0;
@@ -133,7 +151,7 @@ void measure(Context& c, const Mixture& m, const Named& f, const Layer& layer, i
   const int rows = std::min(
       StreamedProducts::rows_of_jobs(tokens * m.per_token, m.experts, layer.gate_up.prepared),
       StreamedProducts::rows_of_jobs(tokens * m.per_token, m.experts, layer.down.prepared));
-  const Copies copies(m, tokens, rows, static_cast<uint64_t>(tokens));
+  const Copies copies(m, tokens, rows, static_cast<uint64_t>(tokens), c.spread);
   const Tensor x = random(DType::kBF16, {copies.rows, m.hidden}, 5),
                middle = make(DType::kBF16, {copies.rows, m.width}),
                inner = random(DType::kBF16, {copies.rows, m.width}, 6),
@@ -161,8 +179,18 @@ void measure(Context& c, const Mixture& m, const Named& f, const Layer& layer, i
 }
 
 int run(int argc, char** argv) {
-  const bool timed = std::strcmp(argv[argc - 1], "check") != 0;
-  const char* only = argc > (timed ? 1 : 2) ? argv[1] : nullptr;
+  bool timed = true;
+  double spread = 0;
+  const char* only = nullptr;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "check")
+      timed = false;
+    else if (word == "uneven")
+      spread = 0.4;
+    else
+      only = argv[i];
+  }
   cudaStream_t stream;
   check(cudaStreamCreate(&stream), "starting");
   Buffer scratch(kDevice, size_t{1} << 28), workspace(kDevice, StreamedProducts::workspace_bytes()),
@@ -171,11 +199,15 @@ int run(int argc, char** argv) {
   const StreamedProducts products(workspace.data(), {scratch.data(), scratch.size()}, false);
   Context c = {.stream = stream,
                .products = products,
+               .spread = spread,
                .apart_us = time_apart(stream, [] {}),
                .worst = reinterpret_cast<double*>(worst.data())};
   for (const Mixture& m : kMixtures) {
     if (only && std::strcmp(only, m.name) != 0) continue;
-    for (const Named& f : {formats()[1], formats()[2], formats()[0]}) {  // wint4, int4 g128, wint8
+    std::vector<Named> some = {formats()[1], formats()[2],
+                               formats()[0]};  // wint4, int4 g128, wint8
+    if (!timed) some.push_back(formats()[8]);  // u4 with zero points of rows
+    for (const Named& f : some) {
       const Layer layer(m, f.format, stream);
       for (const int tokens : {8, 32, 64, 128, 256, 512}) measure(c, m, f, layer, tokens, timed);
     }
