@@ -9,6 +9,14 @@
 
 namespace skiff::cuda::streamed {
 
+// Transposes a matrix of 8 x 8 elements: lane l holds the pair (row l / 4, columns
+// 2 * (l % 4) and the next), before and after. PTX ISA, "movmatrix".
+__device__ __forceinline__ uint32_t transposed(uint32_t pair) {
+  uint32_t turned;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(pair));
+  return turned;
+}
+
 // kLines: bf16 goes through the staging buffers.
 template <int N, bool kGated, bool kLines = (N >= kFewestLines)>
 struct Epilogue {
@@ -34,6 +42,8 @@ struct Epilogue {
     if (!kGated && a.out_f32) return store_each<float, kAct>(sum, s);
     if constexpr (kLines)
       store_lines<kAct>(sum, s);
+    else if (a.out_lines)
+      store_pairs<kAct>(sum, s);
     else
       store_each<__nv_bfloat16, kAct>(sum, s);
   }
@@ -66,6 +76,31 @@ struct Epilogue {
         if (has0) put(at, output<kAct>(sum, 4 * j + i, b0));
         if (has1) put(at + 8, sum[4 * j + 2 + i] + b1);
       }
+    }
+  }
+
+  // bf16 in pairs of columns: a warp turns its sums around, 8 x 8 at a time.
+  template <Act kAct>
+  __device__ void store_pairs(const float (&sum)[N / 2], const TileSlice& s) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int first = s.tile * kFeatures + warp * (kGated ? 8 : 16);
+    const bool has0 = first < a.features, has1 = !kGated && first + 8 < a.features;
+    const float b0 = !kGated && has0 ? bias(first + lane / 4) : 0.0f;
+    const float b1 = has1 ? bias(first + 8 + lane / 4) : 0.0f;
+    auto* to = static_cast<__nv_bfloat16*>(a.out) + (s.job.first + lane / 4) * a.out_stride +
+               first + 2 * (lane % 4);
+    uint32_t pair[N / 8][2];
+#pragma unroll
+    for (int j = 0; j < N / 8; ++j) {
+      pair[j][0] = transposed(output_pair<kAct>(sum, 4 * j, b0));
+      pair[j][1] = kGated ? 0 : transposed(output_pair<kAct>(sum, 4 * j + 2, b1));
+    }
+#pragma unroll
+    for (int j = 0; j < N / 8; ++j) {
+      if (8 * j + lane / 4 >= s.job.rows) break;
+      auto* at = reinterpret_cast<uint32_t*>(to + 8 * j * a.out_stride);
+      if (has0) at[0] = pair[j][0];
+      if (has1) at[4] = pair[j][1];
     }
   }
 
