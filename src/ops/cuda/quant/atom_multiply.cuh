@@ -55,7 +55,10 @@ class AtomMultiplier {
   using Sums = float[Ring::kRows / 2];  // room for a thread's sums of one tile
 
   __device__ AtomMultiplier(const AtomArgs& q, const Ring& ring)
-      : q_(q), ring_(ring), lane_(threadIdx.x % 32), base_(base_pair(q.fixed_zero)) {
+      : q_(q),
+        ring_(ring),
+        lane_(threadIdx.x % 32),
+        base_(four_units(-static_cast<int>(q.fixed_zero))) {
     const int warp = threadIdx.x / 32;
     atom_[0] = (kGated ? warp : 2 * warp) * q.atom_bytes;
     atom_[1] = (kGated ? warp + kBlockAtoms / 2 : 2 * warp + 1) * q.atom_bytes;
@@ -227,7 +230,7 @@ class AtomMultiplier {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const uint32_t at = ring_.weights(stage) + atom_[h] + q_.scales_at;
-      of.at[h] = q_.row_scales ? 1 : load_scale(q_.scale, at, group, lane_ / 4);
+      of.at[h] = q_.row_scales ? 1 : load_scale(q_.scale, at, group, lane_ / 4) * kScalesBy<kCodes>;
     }
     return of;
   }
@@ -243,7 +246,7 @@ class AtomMultiplier {
     for (int h = 0; h < 2; ++h) {
       const unsigned zero = load_shared_byte(ring_.weights(stage) + from_first(t) + atom_[h] +
                                              q_.zeros_at + group * kAtomHeight + lane_ / 4);
-      of.at[h] = zero_pair(q_.signed_zeros ? static_cast<int8_t>(zero) : static_cast<int>(zero));
+      of.at[h] = four_units(q_.signed_zeros ? static_cast<int8_t>(zero) : static_cast<int>(zero));
     }
     return of;
   }
@@ -328,7 +331,8 @@ class AtomMultiplier {
     for (int h = 0; h < 2; ++h) asm volatile("prefetch.global.L1 [%0];" ::"l"(row_scale_of(s, h)));
   }
   __device__ void scale_rows(float (&sum)[N / 2], const TileSlice& s) const {
-    const float first = *row_scale_of(s, 0), second = *row_scale_of(s, 1);
+    const float first = *row_scale_of(s, 0) * kScalesBy<kCodes>;
+    const float second = *row_scale_of(s, 1) * kScalesBy<kCodes>;
 #pragma unroll
     for (int i = 0; i < N / 2; ++i) sum[i] *= i % 4 < 2 ? first : second;
   }

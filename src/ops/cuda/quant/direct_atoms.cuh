@@ -43,7 +43,7 @@ class LaneWorker : ItemWork<division_of(kCodes).warps, kGated> {
       : Base(a, x, sums),
         q_(q),
         ring_(kept(ring + lane_ * 16)),
-        base_(atoms::base_pair(q.fixed_zero)) {}
+        base_(atoms::four_units(-static_cast<int>(q.fixed_zero))) {}
 
   // All of this warp's work: Worker::run().
   template <class F, class G>
@@ -136,7 +136,8 @@ class LaneWorker : ItemWork<division_of(kCodes).warps, kGated> {
   }
   __device__ Scales scales_of(const Item& item) const {
     if (kGroups > 0) return {1, 1};
-    return {*row_scale(item, false), *row_scale(item, true)};
+    return {*row_scale(item, false) * atoms::kScalesBy<kCodes>,
+            *row_scale(item, true) * atoms::kScalesBy<kCodes>};
   }
 
   __device__ __forceinline__ Chunk load(uint32_t stage) const {
@@ -148,7 +149,8 @@ class LaneWorker : ItemWork<division_of(kCodes).warps, kGated> {
       for (int w = 0; w < kWords; ++w) chunk.words[h][w] = atoms::load_shared16(atom + w * 512);
       if constexpr (kGroups > 0)
         chunk.scale[h] =
-            atoms::load_scale(q_.scale, atom - lane_ * 16 + q_.scales_at, /*group=*/0, lane_ / 4);
+            atoms::load_scale(q_.scale, atom - lane_ * 16 + q_.scales_at, /*group=*/0, lane_ / 4) *
+            atoms::kScalesBy<kCodes>;
     }
     return chunk;
   }
