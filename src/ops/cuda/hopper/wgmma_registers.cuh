@@ -43,6 +43,17 @@ __device__ __forceinline__ void wgmma_held<16>(float (&d)[8], const uint32_t (&a
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 template <>
+__device__ __forceinline__ void wgmma_held<24>(float (&d)[12], const uint32_t (&a)[4], uint64_t b, int add) {
+  asm volatile(
+      "{.reg .pred p; setp.ne.b32 p, %17, 0; "
+      "wgmma.mma_async.sync.aligned.m64n24k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11 "
+      "}, {%12, %13, %14, %15}, %16, p, 1, 1, 0;}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+        "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
+template <>
 __device__ __forceinline__ void wgmma_held<32>(float (&d)[16], const uint32_t (&a)[4], uint64_t b, int add) {
   asm volatile(
       "{.reg .pred p; setp.ne.b32 p, %21, 0; "

@@ -11,9 +11,10 @@ struct alignas(16) Job {
 };
 
 // The best number of rows of a job when `copies` rows are routed to `experts` whose weights are not
-// quantized; the same for packed weights with elements of so many bits; and of a dense GEMM.
+// quantized; the same for packed weights with elements of so many bits (`fast`:
+// quant/atom_args.cuh, are_fast()); and of a dense GEMM.
 int job_rows(int64_t copies, int experts);
-int packed_job_rows(int64_t copies, int experts, int element_bits);
+int packed_job_rows(int64_t copies, int experts, int element_bits, bool fast);
 int dense_job_rows(int64_t rows);
 
 // Lists are made on the device. `capacity` bounds *count whatever the routing, so that launches do

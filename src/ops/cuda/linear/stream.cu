@@ -29,16 +29,24 @@ constexpr int kJobsAtOnce = 8;
 // Returns whether the weight is quantized.
 bool is_codes(const Linear& w) { return is_atoms(w) || is_float8_rows(w); }
 
+// Returns whether pairs of the weight's tiles are converted as fast as they can come.
+bool is_fast(const Linear& w) {
+  if (!is_atoms(w)) return false;
+  const AtomFormat format = atoms::format_of(w);
+  return atoms::are_fast(format.codes, format.groups, 2);
+}
+
 // Returns whether packed e4m3 meets e4m3: its sums are scaled chunk by chunk.
 bool is_held(const Linear& w) { return met_by(w) == Met::kFloat8; }
 
 int chunks_of(const Tensor& x) { return static_cast<int>((x.cols() + kChunk - 1) / kChunk); }
 
+// With jobs of at most so many rows most experts have a single one.
+constexpr int kSingleJobs = 32;
+
 // Returns whether weights are read once, or at about the same time by all who read them: they had
-// better leave the L2 before what will be read again. With jobs of few rows, most experts have a
-// single one.
+// better leave the L2 before what will be read again.
 bool is_read_once(int job_rows, bool many_tiles) {
-  constexpr int kSingleJobs = 32;
   return job_rows <= kSingleJobs || (job_rows <= kWidestSplit && !many_tiles);
 }
 
@@ -201,7 +209,15 @@ bool StreamedProducts::has_many_tiles(const Call& call, int job_rows, int tiles)
   constexpr int64_t kRounds = 4;
   const bool many_rows = is_codes(call.w) && call.out.rows() > kWidestSplit;
   return (call.jobs.jobs || many_rows) &&
-         call.out.rows() / job_rows * tiles >= kRounds * multiprocessors_;
+         jobs_expected(call, job_rows) * tiles >= kRounds * multiprocessors_;
+}
+
+// How many jobs a GEMM has at least, but for chance. Those of few rows are seldom full: where there
+// are three times as many rows as experts, nearly all experts have one.
+int64_t StreamedProducts::jobs_expected(const Call& call, int job_rows) const {
+  const int64_t rows = call.out.rows(), full = rows / job_rows, experts = call.w.experts;
+  const bool singles = call.jobs.jobs && job_rows <= kSingleJobs && is_fast(call.w);
+  return singles && rows >= 3 * experts ? std::max(full, experts) : full;
 }
 
 // How many neighbouring tiles of weights a block had better multiply at a time: two of quantized
@@ -217,14 +233,15 @@ int StreamedProducts::tiles_at_once(const Call& call, int job_rows, int tiles) c
   if (is_float8_rows(call.w) || (!many && call.whole)) return 1;
   const bool four = atoms::format_of(call.w).element_bits() == 4;
   const int64_t chunks = atoms::chunks_of(call.x);
-  // The end of a pair of so many rows takes long.
+  // The end of a pair of so many rows takes long, if most jobs have them.
   constexpr int64_t kLongTile = 40;
-  if (job_rows == atoms::kMostCutPair)
+  if (job_rows == atoms::kMostCutPair && !(call.jobs.jobs && is_fast(call.w)))
     return !many && four && call.gated && chunks >= kLongTile ? 2 : 1;
   // Elements of 8 bits by so few rows come as fast as the memory can bring them.
   if (call.gated && job_rows < 32 && !four) return 1;
   const int64_t enough = job_rows == 8 ? kManyChunks : 3 * kManyChunks;
-  const int64_t jobs = (call.out.rows() + job_rows - 1) / job_rows;
+  const int64_t jobs =
+      std::max((call.out.rows() + job_rows - 1) / job_rows, jobs_expected(call, job_rows));
   return jobs * (tiles / 2) * chunks >= enough * multiprocessors_ ? 2 : 1;
 }
 
@@ -324,7 +341,7 @@ int StreamedProducts::rows_of_job(int rows, const Linear& w) {
 int StreamedProducts::rows_of_jobs(int64_t copies, int experts, const Linear& w) {
   if (!is_codes(w)) return job_rows(copies, experts);
   const int bits = is_atoms(w) ? atoms::format_of(w).element_bits() : 8;
-  return rows_of_job(packed_job_rows(copies, experts, bits), w);
+  return rows_of_job(packed_job_rows(copies, experts, bits, is_fast(w)), w);
 }
 
 void StreamedProducts::product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) const {

@@ -85,6 +85,7 @@ class StreamedProducts {
                   const std::optional<MetRows>& met) const;
   void run(const Call& call, cudaStream_t stream) const;
   bool has_many_tiles(const Call& call, int job_rows, int tiles) const;
+  int64_t jobs_expected(const Call& call, int job_rows) const;
   int rows_of_kernel(const Call& call) const;
   int tiles_at_once(const Call& call, int job_rows, int tiles) const;
   bool runs_in_clusters(const Call& call, cudaStream_t stream) const;

@@ -31,14 +31,25 @@ struct AtomArgs {
 
 // Two warpgroups multiply, and two warps load. Where many rows need many sums, they are of a third
 // warpgroup, which gives its registers to the others.
-constexpr bool are_few(int rows) { return rows <= 24; }
+constexpr bool are_few(int rows) { return rows <= 32; }
 constexpr int atom_threads(int rows) { return streamed::kConsumers + (are_few(rows) ? 64 : 128); }
 constexpr int kLoaderRegisters = 40, kMultiplierRegisters = 232;
 // The most blocks of a multiprocessor. Several have smaller rings and more warps, which issue while
 // others wait: elements of four bits take more instructions than their bytes take to arrive.
 constexpr int most_blocks(Codes codes, int rows, int tiles) {
-  if (codes != Codes::kFour || !are_few(rows)) return 1;
+  if (codes != Codes::kFour || rows > (tiles > 1 ? 32 : 24)) return 1;
   return rows == 8 && tiles == 1 ? 3 : 2;
+}
+// Returns whether weights are converted as fast as they can come, so that what x costs counts:
+// pairs of tiles of four-bit codes without scales of groups.
+constexpr bool are_fast(Codes codes, int groups, int tiles) {
+  return codes == Codes::kFour && groups == 0 && tiles > 1;
+}
+// Returns whether so many rows of x are multiplied by single warps, which takes fewer instructions
+// and less waiting for few of them. But each warp reads all of them from shared memory, and a
+// warpgroup reads them once.
+constexpr bool by_warps(Codes codes, int groups, int rows, int tiles) {
+  return codes != Codes::kFloat8Held && rows <= (are_fast(codes, groups, tiles) ? 8 : 24);
 }
 
 // Rows of x that one copy brings. Jobs of few rows are seldom full: what they lack is not copied,
@@ -57,11 +68,11 @@ constexpr int kMostCutPair = streamed::kWidestSplit / 2;
 // The sizes that a kernel is compiled for: groups of a chunk, rows of x, blocks of a
 // multiprocessor, and tiles of weights that a block multiplies at a time, which lie one after the
 // other in a stage.
-template <Codes kOf, int kGroupsOf, int N, int kBlocks, int kTilesOf = 1>
+template <Codes kOf, int kGroupsOf, int N, int kBlocksOf, int kTilesOf = 1>
 struct AtomRing {
   static constexpr Codes kCodes = kOf;
   static constexpr int kGroups = kGroupsOf;
-  static constexpr int kRows = N, kTiles = kTilesOf;
+  static constexpr int kRows = N, kTiles = kTilesOf, kBlocks = kBlocksOf;
   static constexpr bool kHeld = kCodes == Codes::kFloat8Held;
   static constexpr int kXBytes = N * kAtomWidth * (kHeld ? 1 : 2);
   static constexpr AtomFormat kLargest = {kCodes, kGroups, AtomScale::kRowF32,

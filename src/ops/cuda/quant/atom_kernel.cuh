@@ -44,10 +44,14 @@ struct AtomConsumer {
   }
   // The next smaller number of rows for which a job has a main loop of its own; 0: none. From 32
   // rows on rows are summed in one order, whatever their number, and fewer in another. Where many
-  // rows have groups with scales, their sums leave no registers for several loops.
+  // rows have groups with scales, their sums leave no registers for several loops. 8 to 24 columns
+  // of wgmma cost the same.
   static constexpr int fewer(int rows) {
-    if (are_few(rows)) return rows - 8;
-    return rows > 32 && Ring::kGroups == 0 ? rows / 2 : 0;
+    constexpr bool kFast = are_fast(Ring::kCodes, Ring::kGroups, kTiles);
+    if (rows <= 24) return kFast ? 0 : rows - 8;
+    if (rows == 32 || Ring::kGroups > 0) return 0;
+    if (rows == 64 && kMostRows == 64 && kFast) return 48;
+    return rows == 48 ? 32 : rows / 2;
   }
   // Takes a slice of a job of up to N rows by the fewest columns of the tensor cores that hold
   // them, if there are so few: an expert's last job need not cost as much as the others.

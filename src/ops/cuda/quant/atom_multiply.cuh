@@ -76,7 +76,7 @@ class AtomMultiplier {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t)
       if (q_.row_scales) prefetch_row_scales(slice_of_tile<kTiles>(s, t));
-    if constexpr (kFewRows)
+    if constexpr (kByWarps)
       multiply_by_warps(sum, s, turn);
     else
       multiply_by_warpgroups(sum, s, turn);
@@ -89,19 +89,18 @@ class AtomMultiplier {
   }
 
  private:
-  // So few rows of x cost fewer instructions, and wait less, with the products of single warps.
-  static constexpr bool kFewRows = are_few(N) && !Ring::kHeld;
+  static constexpr bool kByWarps = by_warps(kCodes, kGroups, N, kTiles);
   // A chunk is multiplied in parts, whose operands are converted while the part before is computed.
-  // Where two tiles' sums take the registers, parts are short.
-  static constexpr int kSubs = kGroups == 4 || (kTiles > 1 && N > 64) ? 4 : 2;
+  // Where two tiles' sums, or several blocks, take the registers, parts are short.
+  static constexpr int kSubs =
+      kGroups == 4 || (kTiles > 1 && (N > 64 || Ring::kBlocks > 1)) ? 4 : 2;
   static constexpr int kPer = kChunkSteps<kCodes> / kSubs;  // wgmmas of a part
   static_assert(kSubs % 2 == 0);  // so that parts take turns with the operands across tiles
 
   __device__ void multiply_by_warps(Sums (&sum)[kTiles], const TileSlice& s, Turn& turn) const {
     // Products wait for each other less where each part sums every other 16 columns. Those of two
-    // tiles take turns anyway, unless registers are scarce.
+    // tiles take turns anyway.
     constexpr int kParts = kTiles > 1 ? 1 : 2;
-    constexpr bool kTileByTile = kTiles > 1 && N > 16;
     float part[kTiles][kParts][N / 2] = {};
 #pragma unroll
     for (Sums& of_tile : sum) {
@@ -111,14 +110,13 @@ class AtomMultiplier {
     for (int c = s.begin; c < s.end; ++c) {
       barrier_wait(full_ + 8 * turn.stage, turn.parity);
       const uint32_t stage = turn.stage * Ring::kStageBytes;
-      uint4 words[kTileByTile ? 1 : kTiles][2];
+      uint4 words[kTiles][2];
       uint32_t x[N / 8][4];  // operands of 32 columns
       OfRows<uint32_t> zero[kTiles] = {};
       constexpr int kGroupSteps = 8 / (kGroups > 0 ? kGroups : 1);
 #pragma unroll
       for (int i = 0; i < 8 * kTiles; ++i) {
-        const int t = kTileByTile ? i / 8 : i % kTiles, step = kTileByTile ? i % 8 : i / kTiles;
-        auto& held = words[kTileByTile ? 0 : t];
+        const int t = i % kTiles, step = i / kTiles;
         if (step % kGroupSteps == 0) {
           if constexpr (kZeros) zero[t] = zero_points(turn.stage, step / kGroupSteps, t);
           if constexpr (kGroups > 0) {
@@ -126,10 +124,10 @@ class AtomMultiplier {
             for (int n = 0; n < N / 2; ++n) part[t][0][n] = part[t][kParts - 1][n] = 0;
           }
         }
-        if (step % kLoadSteps<kCodes> == 0) load_words(held, stage + from_first(t), step);
-        if (step % 2 == 0 && (t == 0 || kTileByTile)) load_rows_of_x(x, stage, step / 2);
+        if (step % kLoadSteps<kCodes> == 0) load_words(words[t], stage + from_first(t), step);
+        if (step % 2 == 0 && t == 0) load_rows_of_x(x, stage, step / 2);
         uint32_t w[4];
-        operands_of(w, held, zero[t], step);
+        operands_of(w, words[t], zero[t], step);
 #pragma unroll
         for (int j = 0; j < N / 8; ++j)
           mma_bf16(reinterpret_cast<float(&)[4]>(part[t][step % kParts][4 * j]), w,
@@ -167,6 +165,12 @@ class AtomMultiplier {
       load_matrices(x[j], x_[at % 2] + stage + at / 2 * (Ring::kRows * 128) + j * 1024);
   }
 
+  // A stage that the compiler knows to be the same in all lanes: so it counts operands up in the
+  // registers that a warp's lanes share, instead of moving each there. Loops of more rows have no
+  // registers to spare.
+  __device__ int stage_of(const Turn& turn) const {
+    return Ring::kRows > 64 ? turn.stage : __shfl_sync(kAllLanes, turn.stage, 0);
+  }
   __device__ void multiply_by_warpgroups(Sums (&sum)[kTiles], const TileSlice& s,
                                          Turn& turn) const {
     float part[kGroups > 0 ? N / 2 : 1];
@@ -180,6 +184,7 @@ class AtomMultiplier {
     }
     for (int c = s.begin; c < s.end; ++c) {
       barrier_wait(full_ + 8 * turn.stage, turn.parity);
+      const int stage = stage_of(turn);
       OfRows<float> next = scale;
       OfRows<uint32_t> zero = {};
 #pragma unroll
@@ -201,9 +206,9 @@ class AtomMultiplier {
             promote(first_of<N / 2>(sum[0]), part, scale, sub == 0 ? before : turn.stage, s);
             scale = next;
           }
-          multiply(part, held[sub % 2], turn.stage, sub, sub % kGroupSubs > 0);
+          multiply(part, held[sub % 2], stage, sub, sub % kGroupSubs > 0);
         } else {
-          multiply(first_of<N / 2>(sum[t]), held[sub % 2], turn.stage, sub, c > s.begin || sub > 0);
+          multiply(first_of<N / 2>(sum[t]), held[sub % 2], stage, sub, c > s.begin || sub > 0);
         }
       }
       before = turn.stage;
