@@ -170,7 +170,8 @@ def test_a_lost_node_ends_the_other(start_pair, lost, how, reason, busy):
     start = time.monotonic()
     assert left.wait() == LOST
     assert time.monotonic() - start < END_SECONDS
-    assert re.search(rf"code {LOST}: node {lost} \(127\.0\.0\.1\) {reason}", "".join(left.log))
+    log = "".join(left.log)
+    assert re.search(rf"code {LOST}: node {lost} \(127\.0\.0\.1\) {reason}", log), log
     if busy and lost == 1:
         with pytest.raises(openai.APIError, match="the engine of this server has failed"):
             list(reply)
