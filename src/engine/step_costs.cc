@@ -20,16 +20,13 @@ using sched::StepCost;
 // all take as long as its weights take to be read, from which nothing follows for larger ones. The
 // largest models that four H200 hold are timed to the end in this time.
 constexpr double kDeviceBudget = 2, kHostBudget = 0.2;
-// A few short steps of each size, fewer of the long ones, which vary less. What a rung takes is
-// expected by the sizes below it, so the first ones are single: between few rows a mixture of
-// experts takes far more for each row than between many.
+// A few short steps of each size, fewer of the long ones, which vary less. What a size takes is
+// expected by the two below it.
 struct Rung {
-  std::vector<int> rows;
-  int repetitions;
+  int rows, repetitions;
 };
-const std::vector<Rung> kLadder{
-    {{1}, 2},   {{16}, 2},       {{64}, 2},        {{128}, 2},
-    {{256}, 2}, {{384, 512}, 1}, {{768, 1024}, 1}, {{1536, 2048, 4096}, 1}};
+constexpr Rung kLadder[] = {{1, 2},   {16, 2},  {64, 2},   {128, 2},  {256, 2},  {384, 1},
+                            {512, 1}, {768, 1}, {1024, 1}, {1536, 1}, {2048, 1}, {4096, 1}};
 
 class Ladder {
  public:
@@ -44,8 +41,7 @@ class Ladder {
     // Sizes for which there was no time follow from the last two.
     std::map<int, double> all = least_;
     for (const Rung& rung : kLadder)
-      for (const int rows : rung.rows)
-        if (timer_.fits({.prompt = rows})) all.try_emplace(rows, expected(rows));
+      if (timer_.fits({.prompt = rung.rows})) all.try_emplace(rung.rows, expected(rung.rows));
     for (const auto& [rows, seconds] : all)
       points.push_back(sched::prompt_point(rows, seconds, doubling_));
     return points;
@@ -62,18 +58,17 @@ class Ladder {
     return seconds + std::clamp((seconds - earlier) / (last - before), 0., rate) * (rows - last);
   }
 
-  // Times those steps of a rung for which there is time. Returns false if that was not all.
+  // Times the steps of a rung, if there is time and room for them. Returns whether there was.
   bool take(const Rung& rung) {
-    for (const int rows : rung.rows) {
-      const StepShape shape{.prompt = rows};
-      const int steps = rung.repetitions + 1;
-      // Two points make a line, so they are timed however long they take.
-      if (!timer_.fits(shape) || (least_.size() >= 2 && spent_ + steps * expected(rows) > budget_))
-        return false;
-      const double least = timer_.least_alone(shape, rung.repetitions);
-      least_.emplace(rows, least);
-      spent_ += steps * least;
-    }
+    const StepShape shape{.prompt = rung.rows};
+    const int steps = rung.repetitions + 1;
+    // Two points make a line, so they are timed however long they take.
+    if (!timer_.fits(shape) ||
+        (least_.size() >= 2 && spent_ + steps * expected(rung.rows) > budget_))
+      return false;
+    const double least = timer_.least_alone(shape, rung.repetitions);
+    least_.emplace(rung.rows, least);
+    spent_ += steps * least;
     return true;
   }
 

@@ -95,30 +95,28 @@ void StepTimer::fill(int decodes) {
   }
 }
 
-std::vector<double> StepTimer::seconds(const std::vector<StepShape>& shapes) {
-  if (shapes.empty()) return {};
-  for (const StepShape& shape : shapes) fill(shape.decodes);
-  StepPlan first = plan_of(shapes.front());
-  open_slots(first, {.temperature = 0});
-  runner_.launch(first);
+std::vector<double> StepTimer::seconds(const StepShape& shape, int repetitions) {
+  fill(shape.decodes);
+  StepPlan plan = plan_of(shape);
+  open_slots(plan, {.temperature = 0});
+  runner_.launch(plan);
   std::vector<double> out;
-  for (const StepShape& shape : shapes) {
-    StepPlan plan = plan_of(shape);
-    open_slots(plan, {.temperature = 0});
+  for (int i = 0; i < repetitions; ++i) {
     runner_.launch(plan);
-    out.push_back(runner_.wait(plan.step).seconds);
+    const double before = runner_.wait(plan.step).seconds;
+    if (i > 0) out.push_back(before);
   }
-  out.push_back(runner_.wait(first.step).seconds);
-  out.erase(out.begin());
+  const double last = runner_.wait(plan.step).seconds;
+  if (repetitions > 0) out.push_back(last);
   return out;
 }
 
 double StepTimer::least_alone(const StepShape& shape, int repetitions) {
   fill(shape.decodes);
+  StepPlan plan = plan_of(shape);
+  open_slots(plan, {.temperature = 0});
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i <= repetitions; ++i) {
-    StepPlan plan = plan_of(shape);
-    open_slots(plan, {.temperature = 0});
     const double seconds = run(plan).seconds;
     if (i > 0) least = std::min(least, seconds);
   }

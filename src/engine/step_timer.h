@@ -26,13 +26,9 @@ class StepTimer {
 
   // Returns whether limits and blocks have room for such a step.
   bool fits(const StepShape& shape) const;
-  // Computes steps of these shapes, two in flight as the engine does it, and returns the seconds of
-  // each; one like the first goes ahead. Each must fit.
-  std::vector<double> seconds(const std::vector<StepShape>& shapes);
-  // Returns the seconds of each of as many steps of one shape.
-  std::vector<double> seconds(const StepShape& shape, int repetitions) {
-    return seconds(std::vector<StepShape>(static_cast<size_t>(repetitions), shape));
-  }
+  // Computes so many steps of a shape that fits, two in flight as the engine does it, and returns
+  // the seconds of each; another one goes ahead.
+  std::vector<double> seconds(const StepShape& shape, int repetitions);
   // Returns the least seconds of as many steps of one shape, each waited for before the next one is
   // launched, behind another one. What is launched meanwhile may keep the host from noticing that a
   // step has ended, and then the next one seems to take no time: it matters where single steps are

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "engine/device_runner.h"
@@ -64,6 +65,8 @@ TEST_F(StepTimerTest, EveryRepetitionTakesTime) {
       const std::vector<double> seconds = timer_.seconds(shape, repetitions);
       ASSERT_EQ(std::ssize(seconds), repetitions);
       for (const double s : seconds) EXPECT_GT(s, 0) << shape.decodes << " " << shape.prompt;
+      const double least = timer_.least_alone(shape, repetitions);
+      EXPECT_TRUE(least > 0 && std::isfinite(least)) << shape.decodes << " " << shape.prompt;
     }
   }
   EXPECT_GT(median(timer_.seconds({.prompt = 48}, 15)), median(timer_.seconds({.prompt = 1}, 15)));

@@ -239,7 +239,8 @@ int64_t most_resident(const cuda::Launch& how, void (*kernel)(P...), const Excha
   constexpr unsigned kMostThreads = 1024;
   constexpr int64_t kMostBesideOthers = 8;
   if (exchange.shares_device) return kMostBesideOthers;
-  const unsigned share = std::max(1u, kMostThreads / how.block.x);  // of a multiprocessor
+  // A multiprocessor has so many blocks at most.
+  const unsigned share = std::max(1u, kMostThreads / how.block.x);
   return std::min<int64_t>(
       int64_t{share} * cuda::attribute(cudaDevAttrMultiProcessorCount) / how.cluster,
       fitting_clusters(how, kernel));

@@ -146,7 +146,7 @@ __global__ __launch_bounds__(kThreads<kBlocks>, kBeside<kBlocks, kMost>) void by
   extern __shared__ __align__(16) float shared[];
   Row<kBlocks> sum_of_row;
   const Slice slice = Row<kBlocks>::slice(args.cols);
-  // Of a row a cluster's block keeps its slice.
+  // A cluster's block keeps its slice of a row.
   float* kept = kBlocks == 1 ? shared : shared - slice.index * slice_width<N>(args.cols);
   const Groups<T, N, kMost> work(exchange, args, slice);
   const int first = static_cast<int>(blockIdx.x) / kBlocks;

@@ -22,7 +22,7 @@ __device__ __forceinline__ int rows_of_piece(int rows, int begin, int count) {
 // The groups of N elements of some rows, of which each thread of the grid has every step-th.
 template <int N>
 struct Elements {
-  int groups;  // of a row
+  int groups;  // A row has so many.
   int first = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   int step = static_cast<int>(gridDim.x * blockDim.x);
 

@@ -213,7 +213,8 @@ __global__ void __launch_bounds__(kThreads)
   const int end_head = min(first_head + heads_per_block, all);
   T* heads = static_cast<T*>(p.qkv) + row * p.stride;
   const float* sums = p.sums + row * p.sums_stride;
-  const auto number = [&](int u) { return (u * lanes + lane) * kPairs; };  // of the first pair
+  // The number of the first pair that the lane holds.
+  const auto number = [&](int u) { return (u * lanes + lane) * kPairs; };
   const auto pair_at = [&](int u) { return pair_of(number(u), p.rope_dim, p.interleaved); };
   const auto held = [&](int u, int h) { return h < end_head && number(u) < pairs; };
   const auto kv_head_of = [&](int h) {
@@ -337,7 +338,7 @@ void start_store(const StoreArgs& args, cudaStream_t stream) {
   const bool wide = args.rope_dim % 8 == 0 && args.head_dim % 8 == 0 && args.stride % 8 == 0 &&
                     is_aligned(args.qkv) && is_aligned(args.sums, args.sums_stride * 4) &&
                     is_aligned(args.bias);
-  int lane_bits = 0;  // of the number of lanes that share a head
+  int lane_bits = 0;  // 1 << lane_bits lanes share a head.
   while (1 << lane_bits < (wide ? args.head_dim / 8 : 32)) ++lane_bits;
   const bool narrow = args.rows.num_tokens < kNarrowRows;
   const int threads = wide && !narrow ? kManyThreads : kThreads;

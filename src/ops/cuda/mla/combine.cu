@@ -74,7 +74,7 @@ __device__ void combine(const LatentPlanArgs& p, const LatentItem& item, int wid
 template <int N>
 __global__ void __launch_bounds__(32 * kCombineWarps, 7)
     combine_kernel(const __grid_constant__ LatentPlanArgs p) {
-  constexpr int kShare = 32 * N, kShares = kRank / kShare;  // of a warp
+  constexpr int kShare = 32 * N, kShares = kRank / kShare;  // A warp has a share of the columns.
   let_next_start();
   const int width = p.head->width, rows = p.head->widest, units = p.head->cut * rows * kShares;
   const int step = static_cast<int>(gridDim.x) * kCombineWarps;

@@ -7,9 +7,11 @@
 #include "base/check.h"
 #include "ops/cuda/align.h"
 #include "ops/cuda/hopper/barrier.cuh"
+#include "ops/cuda/hopper/lane_copy.cuh"
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/math.cuh"
+#include "ops/cuda/mla/head_inputs.h"
 #include "ops/cuda/mla/heads.h"
 #include "ops/cuda/mma.cuh"
 
@@ -48,10 +50,8 @@ __device__ __forceinline__ void copy_rows(uint8_t* to, const __nv_bfloat16* from
   constexpr int kChunks = kIn / 8;
   const int tid = static_cast<int>(threadIdx.x), chunk = tid % kChunks;
   for (int row = tid / kChunks; row < rows; row += kThreads / kChunks)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                     shared_address(to + row * Block<kIn>::kPitch + chunk * 16)),
-                 "l"(__cvta_generic_to_global(from + row * stride + chunk * 8))
-                 : "memory");
+    copy_piece(shared_address(to + row * Block<kIn>::kPitch + chunk * 16),
+               from + row * stride + chunk * 8);
 }
 
 // The sums of a warp: of tiles of 16 rows and 8 features.
@@ -152,14 +152,6 @@ __global__ void __launch_bounds__(kThreads)
     for_pairs(sum, p.rows, put);
 }
 
-// Calls f with the number of inputs that the kernel is compiled for.
-template <class F>
-bool for_inputs(int64_t in, F f) {
-  if (in == 128) return f(std::integral_constant<int, 128>()), true;
-  if (in == 512) return f(std::integral_constant<int, 512>()), true;
-  return false;
-}
-
 }  // namespace
 
 bool heads_at_once_takes(const Tensor& out, const Tensor& x, const Linear& w) {
@@ -168,7 +160,7 @@ bool heads_at_once_takes(const Tensor& out, const Tensor& x, const Linear& w) {
     return false;
   static const int processors = attribute(cudaDevAttrMultiProcessorCount);
   int64_t most = 0;
-  for_inputs(x.cols(), [&](auto in) {
+  for_head_inputs(x.cols(), [&](auto in) {
     constexpr int kFeatures = Block<in>::kFeatures;
     if (out.cols() % kFeatures == 0)
       most = w.experts * out.cols() / kFeatures <= processors ? kMostRows : kMostInTurns;
@@ -186,7 +178,7 @@ void heads_at_once(const Tensor& out, const Tensor& x, const Linear& w, cudaStre
                               .rows = static_cast<int>(x.rows() / w.experts),
                               .heads = static_cast<int>(w.experts),
                               .features = static_cast<int>(out.cols())};
-  for_inputs(x.cols(), [&](auto in) {
+  for_head_inputs(x.cols(), [&](auto in) {
     using B = Block<in>;
     allow_shared(head_blocks_kernel<in>, B::shared(kMostRows));
     launch(head_blocks_kernel<in>,

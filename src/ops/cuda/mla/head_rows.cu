@@ -8,6 +8,7 @@
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/linear/shape.h"
 #include "ops/cuda/math.cuh"
+#include "ops/cuda/mla/head_inputs.h"
 #include "ops/cuda/mla/heads.h"
 #include "ops/cuda/warp.cuh"
 
@@ -84,14 +85,6 @@ __global__ void __launch_bounds__(32 * kWarps)
   }
 }
 
-// Calls f with the number of inputs that the kernel is compiled for.
-template <class F>
-bool for_inputs(int64_t in, F f) {
-  if (in == 128) return f(std::integral_constant<int, 128>()), true;
-  if (in == 512) return f(std::integral_constant<int, 512>()), true;
-  return false;
-}
-
 }  // namespace
 
 bool heads_by_rows_takes(const Tensor& out, const Tensor& x, const Linear& w) {
@@ -99,7 +92,8 @@ bool heads_by_rows_takes(const Tensor& out, const Tensor& x, const Linear& w) {
       !is_aligned(x) || !is_aligned(w.weight.data) || x.rows() > kMostRows * w.experts)
     return false;
   bool whole = false;
-  return for_inputs(x.cols(), [&](auto in) { whole = out.cols() % Share<in>::kFeatures == 0; }) &&
+  return for_head_inputs(x.cols(),
+                         [&](auto in) { whole = out.cols() % Share<in>::kFeatures == 0; }) &&
          whole;
 }
 
@@ -113,7 +107,7 @@ void heads_by_rows(const Tensor& out, const Tensor& x, const Linear& w, cudaStre
                             .rows = static_cast<int>(x.rows() / w.experts),
                             .heads = static_cast<int>(w.experts),
                             .features = static_cast<int>(out.cols())};
-  for_inputs(x.cols(), [&](auto in) {
+  for_head_inputs(x.cols(), [&](auto in) {
     const int tasks = args.heads * (args.features / Share<in>::kFeatures);
     const auto blocks = static_cast<unsigned>((tasks + kWarps - 1) / kWarps);
     launch(head_rows_kernel<in>, {blocks, 32 * kWarps, 0, stream}, args);
