@@ -15,6 +15,10 @@ namespace {
 constexpr auto kGrace = std::chrono::milliseconds(1);
 // Longer than engines whose steps take the same time differ in when they plan the next one.
 constexpr auto kGraceInFlight = std::chrono::milliseconds(20);
+// An engine plans its next step late in the one that computes (see StepPacer), which may have begun
+// behind another round.
+constexpr int kRoundsOfGrace = 2;
+constexpr auto kMostGraceInFlight = std::chrono::seconds(5);
 
 std::vector<Lockstep::Exchanges> make_exchanges(int replicas, int ranks) {
   std::vector<Lockstep::Exchanges> all(static_cast<size_t>(ranks));
@@ -91,7 +95,7 @@ Lockstep::Turn Lockstep::next(int replica, bool in_flight) {
   const auto has_own = [&] { return place.closed || !place.given.empty(); };
   place.wake.wait(lock, [&] { return has_own() || called_ > place.rounds; });
   if (in_flight)
-    place.wake.wait_for(lock, kGraceInFlight, has_own);
+    place.wake.wait_for(lock, grace_in_flight(), has_own);
   else if (place.had_rows)
     place.wake.wait_for(lock, kGrace, has_own);
   if (!place.given.empty()) return take(place);
@@ -115,9 +119,20 @@ void Lockstep::begin_round(Place& place, const RoundPart& part) {
   place.had_rows = part.rows > 0;
   ++place.rounds;
   place.parts[place.rounds % 2] = part;
-  called_ = std::max(called_, place.rounds);
+  if (place.rounds > called_) {
+    called_ = place.rounds;
+    const auto now = Clock::now();
+    between_ = now - std::exchange(called_at_, now);
+  }
   for (Place& other : places_)
     if (&other != &place) other.wake.notify_one();
+}
+
+// Replicas with long steps would take turns for good if one that plans at the end of its step had
+// missed the round by then. Rounds follow each other as fast as the devices compute them, or,
+// where there was nothing to do, more slowly.
+Lockstep::Clock::duration Lockstep::grace_in_flight() const {
+  return std::clamp<Clock::duration>(kRoundsOfGrace * between_, kGraceInFlight, kMostGraceInFlight);
 }
 
 std::span<const RoundPart> Lockstep::agree(int replica) {

@@ -1,6 +1,7 @@
 // engine/lockstep.h -- when replicas that share experts compute: in rounds, all of them or none.
 #pragma once
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -65,14 +66,16 @@ class Lockstep {
   void give(int replica, Task task);
   // Blocks until the replica's thread has something to do, and returns it, in the order in which it
   // was given. A plan with rows, and Company, is the replica's part in its next round. `in_flight`:
-  // it has launched steps whose results were not asked for. Then its engine is about to give
-  // something, and who calls it waits longer for its rows: their devices compute meanwhile.
+  // it has launched steps whose results were not asked for. Then its engine will give something
+  // before they end, and whoever calls it waits for its rows, for about as long as rounds take:
+  // the devices compute meanwhile.
   Turn next(int replica, bool in_flight = false);
   // Returns the parts of all replicas in the round that this one has begun last, by number, once
   // all have begun it; until the replica's next call. Throws comm::GroupEnded.
   std::span<const RoundPart> agree(int replica);
 
  private:
+  using Clock = std::chrono::steady_clock;
   struct Place {
     std::condition_variable wake;
     std::deque<std::variant<StepPlan, Task>> given;
@@ -88,11 +91,14 @@ class Lockstep {
   void give_to(Place& place, What what);
   Turn take(Place& place);
   void begin_round(Place& place, const RoundPart& part);
+  Clock::duration grace_in_flight() const;
 
   const std::vector<Exchanges> exchanges_;  // by rank
   std::mutex mutex_;
   std::vector<Place> places_;             // guarded by mutex_
   uint64_t called_ = 0;                   // rounds that a replica has begun; guarded by mutex_
+  Clock::time_point called_at_;           // when the last of them was begun first
+  Clock::duration between_{};             // from the one before it
   std::optional<std::string> ended_;      // why; guarded by mutex_
   std::vector<std::byte> of_first_ = {};  // written by replica 0 before a meeting
 };

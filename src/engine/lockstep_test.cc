@@ -7,9 +7,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <numeric>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "arch/shard.h"
 #include "comm/communicator.h"
@@ -131,6 +133,26 @@ TEST_F(LockstepTest, WhoHasAStepInFlightIsAwaitedLonger) {
   gives.join();
   expect_own(1, 6);
   EXPECT_TRUE(is<Lockstep::Company>(lockstep_.next(0, /*in_flight=*/true)));
+}
+
+// An engine plans its next step at the end of a long one, and must not miss the round by then.
+TEST_F(LockstepTest, WhoHasAStepInFlightIsAwaitedForAsLongAsRoundsTake) {
+  constexpr milliseconds kRound{100};
+  expect_own(0, 1);
+  expect_company(1);
+  std::this_thread::sleep_for(kRound);
+  expect_own(0, 2);
+  expect_own(1, 5);  // in the same round
+  std::this_thread::sleep_for(kRound);
+  expect_own(1, 6);  // calls replica 0 to the third one
+  std::thread gives([&] {
+    std::this_thread::sleep_for(kRound);
+    lockstep_.give(0, plan_with_rows(3));
+  });
+  const Turn turn = lockstep_.next(0, /*in_flight=*/true);
+  gives.join();
+  ASSERT_TRUE(is<StepPlan>(turn)) << "it took part without rows";
+  EXPECT_EQ(step_of(turn), 3u);
 }
 
 // In each round every replica learns what all have, however far apart they come.
@@ -475,6 +497,63 @@ TEST(LockstepReplicas, OneThatFailsEndsTheGroupWithItsReason) {
       if (idle) two.replica(1).launch(prompt(1));
       EXPECT_EQ(two.wait(1, 1), why) << "from then on";
     }
+}
+
+// A device on which each round takes kRound.
+class TimedWork final : public RoundWork {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr milliseconds kRound{100};
+
+  explicit TimedWork(std::atomic<int>& rounds) : rounds_(rounds) {}
+  void launch(const StepPlan& plan, std::span<const RoundPart> round) override {
+    run_empty(round);
+    launched_.emplace_back(plan.step, end_);
+  }
+  void run_empty(std::span<const RoundPart>) override {
+    ++rounds_;
+    end_ = std::max(end_, Clock::now()) + kRound;
+  }
+  StepResult collect() override {
+    const auto [step, end] = launched_.front();
+    launched_.pop_front();
+    std::this_thread::sleep_until(end);
+    return {.step = step};
+  }
+  void on_ranks(const RankWork& work) override { work(0); }
+
+ private:
+  std::atomic<int>& rounds_;
+  Clock::time_point end_;
+  std::deque<std::pair<uint64_t, Clock::time_point>> launched_;
+};
+
+// As an engine does it: the next step is planned when most of the last one has passed.
+void run_steps(Runner& runner, uint64_t steps) {
+  for (uint64_t step = 1; step <= steps; ++step) {
+    runner.launch(plan_with_rows(step));
+    if (step > 1) runner.wait(step - 1);
+    std::this_thread::sleep_for(TimedWork::kRound * 4 / 5);
+  }
+  runner.wait(steps);
+}
+
+// Two replicas that begin apart come to compute in the same rounds, instead of in turns.
+TEST(LockstepReplicas, WithLongStepsAreSoonInStep) {
+  constexpr int kSteps = 6;
+  Lockstep lockstep(2);
+  std::atomic<int> rounds[2] = {};
+  {
+    LockstepRunner first(lockstep, 0, std::make_unique<TimedWork>(rounds[0]), kAhead),
+        second(lockstep, 1, std::make_unique<TimedWork>(rounds[1]), kAhead);
+    std::thread later([&] {
+      std::this_thread::sleep_for(TimedWork::kRound * 3 / 10);
+      run_steps(second, kSteps);
+    });
+    run_steps(first, kSteps);
+    later.join();
+  }
+  for (const auto& of_replica : rounds) EXPECT_LE(of_replica, kSteps + 2) << "they take turns";
 }
 
 TEST(SideBySide, ThrowsWhatOneThrewOfItself) {
