@@ -80,9 +80,10 @@ void start(const Small& s, DType out, const Launch& how) {
 
 bool small_product_takes(const Tensor& x, const Linear& weights) {
   const Tensor& w = weights.weight;
+  const int most = w.dtype == DType::kF32 ? kSmallFloatRows : kSmallRows;
   return x.dtype == DType::kBF16 && (w.dtype == DType::kBF16 || w.dtype == DType::kF32) &&
-         x.rows() <= kSmallRows && x.cols() % kWide == 0 && x.cols() <= kSmallIn &&
-         is_plain(weights) && w.elements() <= kSmallWeights && is_aligned(x) && is_aligned(w);
+         x.rows() <= most && x.cols() % kWide == 0 && x.cols() <= kSmallIn && is_plain(weights) &&
+         w.elements() <= kSmallWeights && is_aligned(x) && is_aligned(w);
 }
 
 void small_product(Tensor out, Tensor x, const Linear& w, cudaStream_t stream) {

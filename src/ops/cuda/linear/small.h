@@ -7,9 +7,10 @@
 
 namespace skiff::cuda {
 
-// Up to kSmallRows rows of x in bf16, at most kSmallWeights plain weights in bf16 or f32, both
+// Up to kSmallRows rows of x in bf16, or kSmallFloatRows where weights are f32, because of more of
+// these float_weights_product() is faster; at most kSmallWeights plain weights in bf16 or f32, both
 // aligned to 16 bytes.
-constexpr int kSmallRows = 16;
+constexpr int kSmallRows = 16, kSmallFloatRows = 4;
 constexpr int64_t kSmallWeights = int64_t{1} << 19, kSmallIn = 8192;
 bool small_product_takes(const Tensor& x, const Linear& w);
 
