@@ -12,7 +12,7 @@
 
 namespace skiff::cuda::atoms {
 
-constexpr int kMeetingRows = 32;  // rows of x whose sums one block of a cluster adds up at a time
+constexpr int kMeetingRows = 8;  // rows of x of a tile whose sums a block adds up at a time
 
 // The only slice of a block: its cluster's tiles of the rows of one job, and its part of the
 // chunks.
@@ -42,16 +42,19 @@ struct MeetingPlace {
     for (int j = 0; j < kPieces; ++j)
       *piece(tile, j) = make_float4(sum[4 * j], sum[4 * j + 1], sum[4 * j + 2], sum[4 * j + 3]);
   }
-  // The sums of all blocks, in the order of their chunks, for kMeetingRows rows from `row` on.
-  __device__ void total(float (&all)[kMeetingRows / 2], int tile, int row, int splits) const {
+  // The sums of all blocks for a piece, kMeetingRows rows, in the order of their chunks. All are on
+  // their way before the first is added.
+  __device__ void total(float (&all)[kMeetingRows / 2], int tile, int j, int splits) const {
+    float4 v[kMostSplits];
 #pragma unroll
-    for (float& v : all) v = 0;
-    for (int b = 0; b < splits; ++b) {
+    for (int b = 0; b < kMostSplits; ++b)
+      if (b < splits) v[b] = of_peer(*piece(tile, j), b);
 #pragma unroll
-      for (int j = 0; j < kMeetingRows / 8; ++j) {
-        const float4 v = of_peer(*piece(tile, row / 8 + j), b);
-        all[4 * j] += v.x, all[4 * j + 1] += v.y, all[4 * j + 2] += v.z, all[4 * j + 3] += v.w;
-      }
+    for (float& sum : all) sum = 0;
+#pragma unroll
+    for (int b = 0; b < kMostSplits; ++b) {
+      if (b >= splits) break;
+      all[0] += v[b].x, all[1] += v[b].y, all[2] += v[b].z, all[3] += v[b].w;
     }
   }
 };
@@ -75,19 +78,20 @@ struct SplitConsumer {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) place().leave(sum[t], t);
   }
-  // Stores the outputs of the rows that are this block's to add up.
+  // Stores the outputs that are this block's to add up: the blocks take turns with pieces of rows
+  // of each tile.
   __device__ void store(const TileSlice& s, int splits) {
     Epilogue<kMeetingRows, kGated, false> epilogue = {a, nullptr};
-    for (int row = block_rank() * kMeetingRows; row < s.job.rows; row += splits * kMeetingRows) {
+    const int pieces = kTiles * ((s.job.rows + kMeetingRows - 1) / kMeetingRows);
+#pragma unroll 1
+    for (int i = block_rank(); i < pieces; i += splits) {
+      const int t = i % kTiles, row = i / kTiles * kMeetingRows;
       TileSlice part = s;
       part.job.first += row;
       part.job.rows = min(kMeetingRows, s.job.rows - row);
-#pragma unroll 1
-      for (int t = 0; t < kTiles; ++t) {
-        float all[kMeetingRows / 2];
-        place().total(all, t, row, splits);
-        epilogue.store_tile(all, slice_of_tile<kTiles>(part, t));
-      }
+      float all[kMeetingRows / 2];
+      place().total(all, t, row / kMeetingRows, splits);
+      epilogue.store_tile(all, slice_of_tile<kTiles>(part, t));
     }
   }
 

@@ -43,7 +43,7 @@ constexpr WaysToCut ways_to_cut(int64_t rows, int64_t tiles, int64_t chunks, int
 // blocks of a cluster meet costs kMeeting, and kMeetingOfRow for each row of each tile.
 constexpr SplitShape split_shape(int64_t rows, int64_t tiles, int64_t jobs, int64_t chunks,
                                  const ClusterPlaces& places) {
-  constexpr int64_t kMeeting = 3000, kMeetingOfRow = 10;
+  constexpr int64_t kMeeting = 2200, kMeetingOfRow = 3;
   SplitShape best;
   for (int at_once = 1; at_once <= 2; ++at_once) {
     if (tiles % at_once != 0) continue;
