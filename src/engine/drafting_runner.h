@@ -23,6 +23,7 @@ class DraftingRunner final : public Runner {
   void launch(const StepPlan& plan) override;
   StepResult wait(uint64_t step) override;
   void on_ranks(const RankWork& work) override { runner_->on_ranks(work); }
+  int prompt_rows_beside() const override { return runner_->prompt_rows_beside(); }
 
  private:
   std::unique_ptr<Runner> runner_;

@@ -19,6 +19,7 @@ Engine::Engine(sched::Scheduler& scheduler, Runner& runner, Queue<Command>& inbo
 
 // Takes commands as they come until the next step is due to be planned.
 void Engine::gather() {
+  pacer_.beside(runner_.prompt_rows_beside());
   const auto begin = Clock::now(), until = pacer_.plan_at();
   if (until <= begin) return;
   for (bool came = true; came;) {

@@ -53,7 +53,9 @@ void LockstepRunner::attempt(F work) {
 void LockstepRunner::begin(const StepPlan& plan) {
   attempt([&] {
     const bool agrees = !on_host_ && !plan.spans.empty();
-    work_->launch(plan, agrees ? lockstep_.agree(replica_) : std::span<const RoundPart>{});
+    const auto round = agrees ? lockstep_.agree(replica_) : std::span<const RoundPart>{};
+    beside_ = prompt_rows_beside_of(round, static_cast<size_t>(replica_));
+    work_->launch(plan, round);
     ++in_flight_;
   });
   if (on_host_) collect();

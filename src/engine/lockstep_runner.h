@@ -1,5 +1,6 @@
 // engine/lockstep_runner.h -- the Runner of a replica that shares experts with others.
 #pragma once
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <string>
@@ -28,9 +29,13 @@ class LockstepRunner final : public Runner {
   LockstepRunner(Lockstep& lockstep, int replica, StepExecutor& executor)
       : LockstepRunner(lockstep, replica, make_round_work(executor), executor.device()) {}
   ~LockstepRunner() override;  // computes the launched steps, then ends the thread
-  void launch(const StepPlan& plan) override { lockstep_.give(replica_, plan); }
+  void launch(const StepPlan& plan) override {
+    beside_ = 0;
+    lockstep_.give(replica_, plan);
+  }
   StepResult wait(uint64_t step) override;
   void on_ranks(const RankWork& work) override;
+  int prompt_rows_beside() const override { return beside_; }
 
  private:
   using Result = std::variant<StepResult, std::exception_ptr>;
@@ -47,8 +52,9 @@ class LockstepRunner final : public Runner {
   const std::unique_ptr<RoundWork> work_;
   const bool on_host_;
   Queue<Result> results_;
-  int in_flight_ = 0;          // the thread's own
-  std::exception_ptr failed_;  // what the first round that failed threw; the thread's own
+  std::atomic<int> beside_ = 0;  // prompt_rows_beside()
+  int in_flight_ = 0;            // the thread's own
+  std::exception_ptr failed_;    // what the first round that failed threw; the thread's own
   std::thread thread_;
 };
 

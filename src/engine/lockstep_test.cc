@@ -556,6 +556,25 @@ TEST(LockstepReplicas, WithLongStepsAreSoonInStep) {
   for (const auto& of_replica : rounds) EXPECT_LE(of_replica, kSteps + 2) << "they take turns";
 }
 
+// So that its engine plans as late as the other one.
+TEST(LockstepReplicas, OneKnowsThePromptsBesideIt) {
+  Lockstep lockstep(2);
+  std::atomic<int> rounds = 0;
+  LockstepRunner first(lockstep, 0, std::make_unique<TimedWork>(rounds), kAhead),
+      second(lockstep, 1, std::make_unique<TimedWork>(rounds), kAhead);
+  StepPlan decode = plan_with_rows(1);
+  decode.spans[0].sample = true;
+  first.launch(prompt(1, 5));
+  second.launch(decode);
+  first.wait(1), second.wait(1);
+  EXPECT_EQ(first.prompt_rows_beside(), 0) << "the other one decodes";
+  EXPECT_EQ(second.prompt_rows_beside(), 5);
+  decode.step = 2;
+  second.launch(decode);
+  second.wait(2);
+  EXPECT_EQ(second.prompt_rows_beside(), 0);
+}
+
 TEST(SideBySide, ThrowsWhatOneThrewOfItself) {
   Lockstep lockstep(3);
   std::atomic<int> told = 0;

@@ -1,6 +1,8 @@
 // engine/round.h -- what replicas that share experts know of each other's rows before a pass.
 #pragma once
 #include <algorithm>
+#include <cstddef>
+#include <span>
 
 #include "message/step.h"
 
@@ -26,6 +28,14 @@ inline RoundPart part_of(const StepPlan& plan) {
           .rows = static_cast<int>(plan.tokens.size()),
           .rows_per_seq = plan.rows_per_seq(),
           .most_per_seq = decodes ? most : 0};
+}
+
+// Returns the most rows of a replica other than that one that computes prompts.
+inline int prompt_rows_beside_of(std::span<const RoundPart> round, size_t replica) {
+  int most = 0;
+  for (size_t i = 0; i < round.size(); ++i)
+    if (i != replica && round[i].most_per_seq == 0) most = std::max(most, round[i].rows);
+  return most;
 }
 
 }  // namespace skiff::engine

@@ -25,6 +25,9 @@ class Runner {
   // has thrown: no step suffers from it, and the others have done theirs. Here: the caller drives
   // the only rank.
   virtual void on_ranks(const RankWork& work) { work(0); }
+  // Returns the most rows with which another replica computes prompts in the round of the step that
+  // was launched last, which then takes as long as theirs; 0: none does, or it is not known yet.
+  virtual int prompt_rows_beside() const { return 0; }
 };
 
 }  // namespace skiff::engine

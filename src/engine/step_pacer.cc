@@ -24,6 +24,15 @@ void StepPacer::launched(const StepPlan& plan, Time begin, Time end) {
                      .launched = begin});
 }
 
+void StepPacer::beside(int prompt_rows) {
+  if (flying_.empty() || prompt_rows == 0) return;
+  Flight& flight = flying_.back();
+  const double theirs = cost_.seconds(prompt_rows);
+  if (theirs <= flight.expected) return;
+  flight.expected = theirs;
+  flight.decodes = false;
+}
+
 void StepPacer::ended(Time begin, Time end) {
   if (flying_.empty()) return;
   const Flight flight = flying_.front();

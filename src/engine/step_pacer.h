@@ -26,6 +26,9 @@ class StepPacer {
 
   // Reports that a step was launched, whose planning began at `begin`.
   void launched(const StepPlan& plan, Time begin, Time end);
+  // Reports that the step launched last shares its time with one that computes so many rows of
+  // prompts elsewhere, and takes as long as the longer one.
+  void beside(int prompt_rows);
   // Reports that the oldest step in flight was found to have ended at `end`; the host began to wait
   // for that at `begin`.
   void ended(Time begin, Time end);

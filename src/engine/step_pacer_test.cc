@@ -54,6 +54,26 @@ class Machine {
 
 sched::StepCost curve() { return sched::StepCost({{1, 5e-3}, {100, 10e-3}, {200, 20e-3}}, {}); }
 
+// A replica that decodes while another computes a prompt plans as late as that one does.
+TEST(StepPacer, AStepTakesAsLongAsTheOneBesideIt) {
+  const auto plan_at = [](int own, int beside) {
+    StepPacer pacer(curve());
+    const StepPacer::Time begin{std::chrono::seconds(1)};
+    StepPlan plan;
+    plan.tokens.resize(static_cast<size_t>(own));
+    plan.spans.push_back({.count = own});
+    pacer.launched(plan, begin, begin);
+    pacer.beside(beside);
+    return seconds(pacer.plan_at() - begin);
+  };
+  EXPECT_GT(plan_at(200, 0), 1.5 * plan_at(100, 0));
+  EXPECT_EQ(plan_at(1, 200), plan_at(200, 0));
+  EXPECT_EQ(plan_at(200, 100), plan_at(200, 0));
+  StepPacer without;
+  without.beside(100);
+  EXPECT_EQ(without.plan_at(), StepPacer::Time{});
+}
+
 TEST(StepPacer, PlansAtOnceWithoutACurveOrAStep) {
   EXPECT_EQ(StepPacer().plan_at(), StepPacer::Time{});
   EXPECT_EQ(StepPacer(curve()).plan_at(), StepPacer::Time{});
