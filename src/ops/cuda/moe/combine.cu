@@ -100,7 +100,7 @@ Matrix matrix_of(const Tensor& t) {
 
 // A token's block should not take longer than kernels apart, which divide many tokens among more
 // threads.
-constexpr int64_t kMostNormedTokens = 256;
+constexpr int64_t kMostNormedTokens = 8;
 
 }  // namespace
 
