@@ -114,6 +114,7 @@ TEST_P(OpSuite, QuantizedExperts) {
   for (const WeightFormat& format : quantized_formats()) {
     if (!ops->multiplies(format)) continue;
     for (const QuantizedMoe& c : {QuantizedMoe{1, 64, 48, kBF16, {.experts = 6, .top_k = 2}},
+                                  {1, 1032, 328, kBF16, {.experts = 5, .top_k = 3}},
                                   {5, 66, 34, kF32, {.experts = 4, .top_k = 2}},
                                   {9, 256, 136, kBF16, {.experts = 3, .top_k = 1, .always = 1}},
                                   {70, 96, 32, kBF16, {.experts = 4, .top_k = 3}}})

@@ -187,30 +187,28 @@ class LaneWorker : ItemWork<division_of(kCodes).warps, kGated> {
   int left_ = 0, turn_ = 0;
 };
 
-// Copies the rows of x to shared memory. Columns behind them are zeros.
+// Copies the rows of x to shared memory, with the pieces of several rows under way at once. Columns
+// behind them are zeros.
 template <int kThreads>
 __device__ __forceinline__ void stage_rows(char* to, const DirectArgs& a) {
   constexpr int kAtOnce = 4;
-  const int pieces = a.chunks * (2 * kAtomWidth / 16), filled = a.in / 8;
+  const int filled = a.in / 8;
+  const auto* x = static_cast<const __nv_bfloat16*>(a.x);
+  PieceWalk walk(static_cast<int>(threadIdx.x), kThreads, a.chunks * (2 * kAtomWidth / 16));
 #pragma unroll 1
-  for (int row = 0; row < a.rows; ++row) {
-    const auto* from =
-        reinterpret_cast<const uint4*>(static_cast<const __nv_bfloat16*>(a.x) + row * a.x_stride);
-    auto* at = reinterpret_cast<uint4*>(to + row * a.pitch);
-#pragma unroll 1
-    for (int first = static_cast<int>(threadIdx.x); first < pieces; first += kAtOnce * kThreads) {
-      uint4 v[kAtOnce];
+  while (walk.row < a.rows) {
+    uint4 v[kAtOnce];
+    uint4* at[kAtOnce];
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int piece = first + i * kThreads;
-        v[i] = piece < filled ? __ldcg(from + piece) : uint4{};
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int piece = first + i * kThreads;
-        if (piece < pieces) at[piece] = v[i];
-      }
+    for (int i = 0; i < kAtOnce; ++i, walk.next()) {
+      const bool has = walk.row < a.rows;
+      at[i] = has ? reinterpret_cast<uint4*>(to + walk.row * a.pitch) + walk.piece : nullptr;
+      const auto* from = reinterpret_cast<const uint4*>(x + walk.row * a.x_stride) + walk.piece;
+      v[i] = has && walk.piece < filled ? __ldcg(from) : uint4{};
     }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i)
+      if (at[i]) *at[i] = v[i];
   }
 }
 

@@ -14,6 +14,26 @@
 
 namespace skiff::cuda::direct {
 
+// Steps through the pieces of all rows as if they lay one behind the other, `step` of them at a
+// time: what one thread, or one warp, brings to shared memory. Rows after one another would each
+// cost a latency of the L2.
+struct PieceWalk {
+  int row, piece;
+  const int pieces, step_rows, step_pieces;
+
+  __device__ PieceWalk(int first, int step, int of_row)
+      : row(first / of_row),
+        piece(first % of_row),
+        pieces(of_row),
+        step_rows(step / of_row),
+        step_pieces(step % of_row) {}
+  __device__ void next() {
+    row += step_rows;
+    piece += step_pieces;
+    if (piece >= pieces) piece -= pieces, ++row;
+  }
+};
+
 // What a warp works on at a time: all chunks of 16 weight rows, by one job's rows of x.
 struct Item {
   int job, pair, expert, turn;
