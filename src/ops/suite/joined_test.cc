@@ -131,6 +131,8 @@ const JoinedCase kCases[] = {
     {1, 4096, 64, {.experts = 16, .top_k = 4, .score = Router::kSigmoid}, false, false},
     {1, 4104, 64, {.experts = 8, .top_k = 2}, true},  // longer than what is normed with the choice
     {1, 8192, 64, {.experts = 8, .top_k = 2}},
+    {3, 6152, 64, {.experts = 8, .top_k = 3}, true},
+    {2, 1024, 64, {.experts = 16, .top_k = 11}, true, true, kF32},
     {1, 520, 64, {.experts = 130, .top_k = 8, .always = 1}},
     {2, 1032, 64, {.experts = 40, .top_k = 3, .bias = true}, true},
     {3, 768, 72, {.experts = 264, .top_k = 6}},

@@ -4,6 +4,7 @@
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/moe/combination.h"
 #include "ops/cuda/moe/combine.cuh"
+#include "ops/cuda/moe/combine_cluster.cuh"
 #include "ops/cuda/pieces.cuh"
 #include "ops/cuda/rows/held_norm.cuh"
 
@@ -102,6 +103,23 @@ Matrix matrix_of(const Tensor& t) {
 // threads.
 constexpr int64_t kMostNormedTokens = 8;
 
+// Up to so many tokens leave multiprocessors idle whose blocks have a token each.
+constexpr int64_t kMostSpreadTokens = 4;
+// Shorter rows are faster in one block. Measured on an H200.
+bool is_spread(int64_t tokens, const HeldShape& held) {
+  return tokens <= kMostSpreadTokens && held.threads > kFewThreads &&
+         blocks_of_row(held.threads) > 1 && kernels_overlap();
+}
+
+template <class T>
+void start_spread(const Combine& c, const HeldNorm& norm, const HeldShape& held,
+                  cudaStream_t stream) {
+  const unsigned blocks = blocks_of_row(held.threads);
+  launch(held.pieces == 1 ? combine_norm_cluster_kernel<T, 1> : combine_norm_cluster_kernel<T, 2>,
+         {dim3(blocks, static_cast<unsigned>(c.tokens)), held.threads / blocks, 0, stream, blocks},
+         c, norm);
+}
+
 }  // namespace
 
 void combine(const Combination& c, cudaStream_t stream) {
@@ -128,6 +146,7 @@ void combine_norm(const Combination& c, Tensor y, Tensor residual, const Norm& n
   const HeldShape held = held_shape(args.cols);
   const Launch how = {static_cast<unsigned>(y.rows()), held.threads, 0, stream};
   const auto start = [&]<class T>(T) {
+    if (is_spread(y.rows(), held)) return start_spread<T>(args_of(c), args, held, stream);
     launch(held.threads <= kFewThreads ? combine_norm_kernel<T, 1, kFewThreads>
            : held.pieces == 1          ? combine_norm_kernel<T, 1, kMostHeldThreads>
                                        : combine_norm_kernel<T, 2, kMostHeldThreads>,

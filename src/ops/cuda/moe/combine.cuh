@@ -22,29 +22,43 @@ struct Combine {
 
 constexpr int kCombineAtOnce = 8;  // copies of a token that a thread loads together
 
+template <class T, int kWide>
+__device__ __forceinline__ void load_more(float (&more)[kWide], const Combine& c, int64_t t,
+                                          int at) {
+  load<kWide>(more, static_cast<const T*>(c.more) + t * c.more_stride + at);
+}
+// Rounds the sums and adds what load_more() has loaded.
+template <class T, int kWide>
+__device__ __forceinline__ void add_loaded(float (&sum)[kWide], const float (&more)[kWide]) {
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) sum[i] = to_float(from_float<T>(sum[i])) + more[i];
+}
 // Rounds the sums and adds the rows of `more`.
 template <class T, int kWide>
 __device__ __forceinline__ void add_more(float (&sum)[kWide], const Combine& c, int64_t t, int at) {
   if (c.more == nullptr) return;
   float more[kWide];
-  load<kWide>(more, static_cast<const T*>(c.more) + t * c.more_stride + at);
-#pragma unroll
-  for (int i = 0; i < kWide; ++i) sum[i] = to_float(from_float<T>(sum[i])) + more[i];
+  load_more<T>(more, c, t, at);
+  add_loaded<T>(sum, more);
 }
 
-// sum = kWide neighbouring outputs of token t from column `at` on, before they are rounded.
-template <class T, int kWide>
-__device__ __forceinline__ void combine_columns(float (&sum)[kWide], const Combine& c, int64_t t,
-                                                int at) {
+// sum[p] = kWide neighbouring sums of token t from column at[p] on, without `more`. Where `is[p]`
+// is false there are none.
+template <class T, int kPieces, int kWide>
+__device__ __forceinline__ void combine_pieces(float (&sum)[kPieces][kWide], const Combine& c,
+                                               int64_t t, const int (&at)[kPieces],
+                                               const bool (&is)[kPieces]) {
   const int32_t* expert = c.expert + t * c.top_k;
 #pragma unroll
-  for (float& v : sum) v = 0;
+  for (auto& piece : sum)
+#pragma unroll
+    for (float& v : piece) v = 0;
   for (int first = 0; first < c.top_k; first += kCombineAtOnce) {
     // All places are loaded before the first is looked at, and all rows before the first is used.
     // Rows of copies that are not permuted do not wait for their experts.
     float w[kCombineAtOnce];
     int32_t of[kCombineAtOnce], from[kCombineAtOnce];
-    Pack<T, kWide> v[kCombineAtOnce] = {};
+    Pack<T, kWide> v[kPieces][kCombineAtOnce] = {};
     const int copies = min(kCombineAtOnce, c.top_k - first);
 #pragma unroll
     for (int k = 0; k < kCombineAtOnce; ++k) {
@@ -59,16 +73,30 @@ __device__ __forceinline__ void combine_columns(float (&sum)[kWide], const Combi
     for (int k = 0; k < kCombineAtOnce; ++k) {
       if (k >= copies) continue;
       if (c.position != nullptr && of[k] < 0) from[k] = 0;  // it has no place
-      v[k] = *reinterpret_cast<const Pack<T, kWide>*>(static_cast<const T*>(c.outer) +
-                                                      int64_t{from[k]} * c.hidden + at);
+      const T* row = static_cast<const T*>(c.outer) + int64_t{from[k]} * c.hidden;
+#pragma unroll
+      for (int p = 0; p < kPieces; ++p)
+        if (is[p]) v[p][k] = *reinterpret_cast<const Pack<T, kWide>*>(row + at[p]);
     }
 #pragma unroll
     for (int k = 0; k < kCombineAtOnce; ++k) {
       if (of[k] < 0) continue;
 #pragma unroll
-      for (int i = 0; i < kWide; ++i) sum[i] = fmaf(w[k], to_float(v[k].at[i]), sum[i]);
+      for (int p = 0; p < kPieces; ++p)
+#pragma unroll
+        for (int i = 0; i < kWide; ++i) sum[p][i] = fmaf(w[k], to_float(v[p][k].at[i]), sum[p][i]);
     }
   }
+}
+
+// sum = kWide neighbouring outputs of token t from column `at` on, before they are rounded.
+template <class T, int kWide>
+__device__ __forceinline__ void combine_columns(float (&sum)[kWide], const Combine& c, int64_t t,
+                                                int at) {
+  float one[1][kWide];
+  combine_pieces<T>(one, c, t, {at}, {true});
+#pragma unroll
+  for (int i = 0; i < kWide; ++i) sum[i] = one[0][i];
   add_more<T>(sum, c, t, at);
 }
 
