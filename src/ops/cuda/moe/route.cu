@@ -23,13 +23,16 @@ __global__ void __launch_bounds__(kWarps * 32) top_k_kernel(const __grid_constan
   if (c.beside) wait_for_previous();
 }
 
-// A block has a token. `order` and `start` are null where there are others.
+// A block has a token. `order` and `start` are null where there are others: then the next kernel
+// starts at once. The experts of a single token take multiprocessors and can do nothing before they
+// are known, while a shared expert may begin in another lane.
 __global__ void __launch_bounds__(kMaxExperts)
     choice_kernel(const __grid_constant__ RouteArgs c, int32_t* order, int32_t* start) {
-  let_next_start();
+  if (order == nullptr) let_next_start();
   __shared__ ChoiceShared shared;
   Choice choice(c, shared);
   if (!c.beside) wait_for_previous();
+  if (order != nullptr) let_next_start();
   const int t = static_cast<int>(blockIdx.x);
   const int64_t first = int64_t{t} * (c.top_k + c.always);
   choice.choose(t, c.expert + first, c.weight + first);
