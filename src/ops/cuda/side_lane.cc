@@ -21,6 +21,7 @@ SideLane::SideLane(Device device, cudaStream_t main, bool portable, bool one_ord
       scratch_(device, workspace_bytes() + kInputBytes),
       products_(scratch_.data(), {scratch_.data() + workspace_bytes(), kInputBytes}, portable,
                 one_order) {
+  products_.leave_room();
   int least = 0, most = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &most), "asking for priorities of streams");
   check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, most),

@@ -5,7 +5,9 @@
 // idle while it begins and ends. A mixture's router, the choice of experts and the copies of rows
 // are such kernels, and so are the products of a shared expert: in two lanes they take as long as
 // the longer lane. Kernels of the main lane start early (launch.cuh) and take multiprocessors while
-// they wait, so this lane's have a higher priority: they get what becomes free.
+// they wait, so this lane's have a higher priority: they get what becomes free. And their blocks
+// are small, so that they run beside those of the main lane, which would otherwise keep them out,
+// or wait for them (StreamedProducts::leave_room).
 #pragma once
 #include <cuda_runtime.h>
 

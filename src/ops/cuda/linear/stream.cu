@@ -274,7 +274,7 @@ void StreamedProducts::run_direct(const Call& call, cudaStream_t stream) const {
                                    .features = static_cast<int>(call.out.cols()),
                                    .bias = call.w.bias ? call.w.bias.as<float>() : nullptr,
                                    .act = call.act};
-  direct::start_direct(call.w, args, call.gated, met, multiprocessors_, stream);
+  direct::start_direct(call.w, args, call.gated, met, multiprocessors_, stream, beside_);
 }
 
 // The chunks of each block where stream-K cuts the tiles of one job.

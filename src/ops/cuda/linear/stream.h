@@ -57,6 +57,10 @@ class StreamedProducts {
   // all kernels before it are complete (launch.cuh).
   bool triggers_late(const Tensor& x, const Linear& w) const;
 
+  // From now on, products of few rows leave room on their multiprocessors for others, beside which
+  // they run. No result changes.
+  void leave_room() { beside_ = true; }
+
   // Returns whether the device runs these kernels at all.
   bool runs() const { return hopper_; }
 
@@ -102,7 +106,7 @@ class StreamedProducts {
   InputScratch inputs_;
   bool one_order_;
   int multiprocessors_ = 0;
-  bool hopper_ = false;
+  bool hopper_ = false, beside_ = false;
   atoms::ClusterPlaces places_ = {};
 };
 

@@ -1,6 +1,7 @@
 #include "ops/cuda/quant/direct_call.h"
 
 #include <bit>
+#include <optional>
 
 #include "base/check.h"
 #include "ops/cuda/linear/shape.h"
@@ -11,28 +12,43 @@
 namespace skiff::cuda::direct {
 namespace {
 
-// Calls f(kernel, codes, groups, gated) for every kernel.
+// Calls f(kernel, codes, groups, gated, division) for every kernel.
 template <class F>
 void for_each_kernel(F f) {
-  const auto with = [&]<Codes kCodes, int kGroups>() {
-    f(direct_kernel<kCodes, kGroups, false>, kCodes, kGroups, false);
-    f(direct_kernel<kCodes, kGroups, true>, kCodes, kGroups, true);
+  const auto with = [&]<Codes kCodes, int kGroups, int kWarps, int kRing>() {
+    constexpr Division kDivision = {kWarps, 1, kRing};
+    f(direct_kernel<kCodes, kGroups, false, kWarps, kRing>, kCodes, kGroups, false, kDivision);
+    f(direct_kernel<kCodes, kGroups, true, kWarps, kRing>, kCodes, kGroups, true, kDivision);
   };
-  with.template operator()<Codes::kFour, 0>();
-  with.template operator()<Codes::kFour, 1>();
-  with.template operator()<Codes::kEight, 0>();
-  with.template operator()<Codes::kEight, 1>();
+  const auto of_codes = [&]<Codes kCodes>() {
+    constexpr Division kAlone = division_of(kCodes), kBeside = beside_of(kCodes);
+    with.template operator()<kCodes, 0, kAlone.warps, kAlone.ring_bytes>();
+    with.template operator()<kCodes, 1, kAlone.warps, kAlone.ring_bytes>();
+    with.template operator()<kCodes, 0, kBeside.warps, kBeside.ring_bytes>();
+  };
+  of_codes.template operator()<Codes::kFour>();
+  of_codes.template operator()<Codes::kEight>();
 }
 
 bool is_float8(const Linear& w) { return is_float8_rows(w) || is_float8_channels(w); }
 
 int chunks_of(int64_t in) { return static_cast<int>((in + kAtomWidth - 1) / kAtomWidth); }
 
-void start_atoms(const Linear& w, const DirectArgs& args, bool gated, const Launch& how) {
+Division division_alone(const Linear& w) {
+  return is_float8(w) ? kFloat8Division : division_of(atoms::format_of(w).codes);
+}
+// How a product is divided beside other products, whose items are divided among so many warps.
+std::optional<Division> division_beside(const Linear& w, int split) {
+  if (is_float8(w) || atoms::format_of(w).groups > 0 || split > kBesideWarps) return {};
+  return beside_of(atoms::format_of(w).codes);
+}
+
+void start_atoms(const Linear& w, const DirectArgs& args, bool gated, const Division& as,
+                 const Launch& how) {
   const AtomFormat format = atoms::format_of(w);
   bool started = false;
-  for_each_kernel([&](auto kernel, Codes codes, int groups, bool of_gate) {
-    if (codes != format.codes || groups != format.groups || of_gate != gated) return;
+  for_each_kernel([&](auto kernel, Codes codes, int groups, bool of_gate, const Division& is) {
+    if (codes != format.codes || groups != format.groups || of_gate != gated || is != as) return;
     launch(kernel, how, args, atoms::args_of(w));
     started = true;
   });
@@ -42,8 +58,8 @@ void start_atoms(const Linear& w, const DirectArgs& args, bool gated, const Laun
 }  // namespace
 
 void allow_direct_kernels() {
-  for_each_kernel([](auto kernel, Codes codes, int, bool) {
-    allow_shared(kernel, shared_bytes(division_of(codes), kMostXBytes));
+  for_each_kernel([](auto kernel, Codes, int, bool, const Division& division) {
+    allow_shared(kernel, shared_bytes(division, kMostXBytes));
   });
   allow_float8_direct_kernels();
 }
@@ -64,17 +80,19 @@ bool rounds(const Linear& w, int64_t rows) {
 }
 
 void start_direct(const Linear& w, DirectArgs args, bool gated, const MetRows& met,
-                  int multiprocessors, cudaStream_t stream) {
+                  int multiprocessors, cudaStream_t stream, bool beside) {
   args.chunks = chunks_of(args.in);
   args.pitch = pitch_of(args.chunks);
   const int height = kAtomHeight * (gated ? 1 : 2);
   args.pairs = (args.features + height - 1) / height;
   if (args.jobs.expert == nullptr) args.jobs.capacity = 1;
   const int items = args.pairs * args.jobs.capacity;
-  const Division division = is_float8(w) ? kFloat8Division : division_of(atoms::format_of(w).codes);
-  const int blocks = std::min(items, division.blocks * multiprocessors);
-  const auto split = static_cast<unsigned>(split_of(items, args.chunks, blocks, division.warps));
-  args.log_split = std::countr_zero(split);
+  const int blocks = std::min(items, multiprocessors);
+  const Division alone = division_alone(w);
+  const int split = split_of(items, args.chunks, blocks, alone.warps);
+  args.log_split = std::countr_zero(static_cast<unsigned>(split));
+  // Sums are added up in the same order wherever the product runs.
+  const Division division = (beside ? division_beside(w, split) : std::nullopt).value_or(alone);
   const Launch how = {.grid = dim3(static_cast<unsigned>(blocks)),
                       .block = dim3(static_cast<unsigned>(division.warps) * 32),
                       .shared = shared_bytes(division, scaled_x_bytes(args.rows, args.chunks)),
@@ -82,7 +100,7 @@ void start_direct(const Linear& w, DirectArgs args, bool gated, const MetRows& m
   if (is_float8(w))
     start_float8_direct(w, args, gated, met, how);
   else
-    start_atoms(w, args, gated, how);
+    start_atoms(w, args, gated, division, how);
 }
 
 }  // namespace skiff::cuda::direct

@@ -28,11 +28,16 @@ namespace skiff::cuda::direct {
 // so that blocks of the next kernel do not gather on some of them.
 struct Division {
   int warps, blocks, ring_bytes;
+  constexpr bool operator==(const Division&) const = default;
 };
 // Four-bit weights arrive faster than their instructions are issued, and deeper rings are slower.
 constexpr Division kFourDivision = {16, 1, 4 << 10};
 constexpr Division kEightDivision = {16, 1, 8 << 10};
 constexpr Division kFloat8Division = {16, 1, 8 << 10};
+// With so few warps, a block leaves room for one of another product on its multiprocessor.
+constexpr int kBesideWarps = 8;
+constexpr Division kFourBeside = {kBesideWarps, 1, 4 << 10};
+constexpr Division kEightBeside = {kBesideWarps, 1, 8 << 10};
 
 // Returns the most rows of x that meet a weight. With more, and with scales for groups of columns,
 // a warp has so much to do for a chunk that a ring which all share is faster; mma.m16n8k16 would
@@ -95,7 +100,7 @@ constexpr int64_t scaled_x_bytes(int64_t rows, int chunks) {
 // Returns the dynamic shared memory of a block with so many bytes of rows of x.
 constexpr size_t shared_bytes(const Division& d, int64_t of_x) {
   const auto bytes = static_cast<size_t>(int64_t{d.warps} * d.ring_bytes + of_x);
-  return d.blocks == 1 ? std::max<size_t>(bytes, kAloneBytes) : bytes;
+  return d.warps > kBesideWarps ? std::max<size_t>(bytes, kAloneBytes) : bytes;
 }
 
 }  // namespace skiff::cuda::direct

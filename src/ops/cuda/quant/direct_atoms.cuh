@@ -22,10 +22,14 @@ using atoms::AtomArgs;
 constexpr Division division_of(Codes codes) {
   return codes == Codes::kFour ? kFourDivision : kEightDivision;
 }
+// The same beside other products.
+constexpr Division beside_of(Codes codes) {
+  return codes == Codes::kFour ? kFourBeside : kEightBeside;
+}
 
-template <Codes kCodes, int kGroups, bool kGated>
-class LaneWorker : ItemWork<division_of(kCodes).warps, kGated> {
-  using Base = ItemWork<division_of(kCodes).warps, kGated>;
+template <Codes kCodes, int kGroups, bool kGated, int kWarps, int kRingBytes>
+class LaneWorker : ItemWork<kWarps, kGated> {
+  using Base = ItemWork<kWarps, kGated>;
   using Base::a_, Base::begin_, Base::end_, Base::lane_;
   using Base::exists, Base::is_listed, Base::item_from;
 
@@ -33,7 +37,7 @@ class LaneWorker : ItemWork<division_of(kCodes).warps, kGated> {
   static constexpr int kWords = kCodes == Codes::kFour ? 1 : 2;  // 16-byte words of a lane
   // A stage has a chunk of two atoms, each with the scales of its rows at most.
   static constexpr int kStageBytes = 2 * (kWords * 512 + (kGroups > 0 ? kGroups * 32 : 0));
-  static constexpr int kStages = division_of(kCodes).ring_bytes / kStageBytes;
+  static constexpr int kStages = kRingBytes / kStageBytes;
   static constexpr int kXBytes = 2 * kAtomWidth;
   static_assert(kStages > 1);
 
@@ -212,25 +216,25 @@ __device__ __forceinline__ void stage_rows(char* to, const DirectArgs& a) {
   }
 }
 
-template <Codes kCodes, int kGroups, bool kGated>
-__global__ void __launch_bounds__(division_of(kCodes).warps * 32, division_of(kCodes).blocks)
+template <Codes kCodes, int kGroups, bool kGated, int kWarps, int kRingBytes>
+__global__ void __launch_bounds__(kWarps * 32, 1)
     direct_kernel(const __grid_constant__ DirectArgs a, const __grid_constant__ AtomArgs q) {
 #if __CUDA_ARCH__ >= 900
-  constexpr Division kDivision = division_of(kCodes);
   extern __shared__ uint4 dynamic[];
-  __shared__ float4 sums[2 * kDivision.warps * 32];
+  __shared__ float4 sums[2 * kWarps * 32];
   char* memory = reinterpret_cast<char*>(dynamic);
-  char* rows = memory + kDivision.warps * kDivision.ring_bytes;
+  char* rows = memory + kWarps * kRingBytes;
   const uint32_t ring =
-      shared_address(memory) + static_cast<uint32_t>(threadIdx.x) / 32 * kDivision.ring_bytes;
-  LaneWorker<kCodes, kGroups, kGated> worker(a, q, ring, shared_address(rows), sums);
+      shared_address(memory) + static_cast<uint32_t>(threadIdx.x) / 32 * kRingBytes;
+  LaneWorker<kCodes, kGroups, kGated, kWarps, kRingBytes> worker(a, q, ring, shared_address(rows),
+                                                                 sums);
   worker.run(
       [&] {
         wait_for_previous();
         let_next_start();
       },
       [&] {
-        stage_rows<kDivision.warps * 32>(rows, a);
+        stage_rows<kWarps * 32>(rows, a);
         __syncthreads();
       });
 #endif

@@ -22,8 +22,9 @@ bool rounds(const Linear& w, int64_t rows);
 
 // Starts a product. `args` has everything but pitch, chunks, pairs and log_split. `met`: rows of x
 // that have been rounded, with their scales (for float8_channels.h one of each row, as
-// chunk_scales); else empty.
+// chunk_scales); else empty. `beside`: blocks had better fit beside those of other products; the
+// bits are the same.
 void start_direct(const Linear& w, DirectArgs args, bool gated, const MetRows& met,
-                  int multiprocessors, cudaStream_t stream);
+                  int multiprocessors, cudaStream_t stream, bool beside = false);
 
 }  // namespace skiff::cuda::direct

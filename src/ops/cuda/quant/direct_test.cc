@@ -37,5 +37,24 @@ TEST(DirectSplit, IsAPowerOfTwoAndNeverLoses) {
     }
 }
 
+// Shared memory of a block with so many inputs of one row, its sums and what a device keeps of each
+// block included.
+size_t shared_of_block(const Division& d, int64_t in) {
+  return shared_bytes(d, scaled_x_bytes(1, static_cast<int>((in + 127) / 128))) +
+         static_cast<size_t>(d.warps) * 1024 + 1024;
+}
+
+TEST(DirectDivision, BlocksAreAloneOrFitBesideOthers) {
+  constexpr size_t kMultiprocessor = 228 << 10;  // of an H200
+  for (const Division& alone : {kFourDivision, kEightDivision}) {
+    EXPECT_GT(2 * shared_of_block(alone, 256), kMultiprocessor);
+    for (const Division& beside : {kFourBeside, kEightBeside})
+      for (const int64_t in : {512, 2048, 7168})  // a shared expert's, beside experts' as wide
+        if (alone.ring_bytes <= 4 << 10) {
+          EXPECT_LE(shared_of_block(alone, in) + shared_of_block(beside, in), kMultiprocessor);
+        }
+  }
+}
+
 }  // namespace
 }  // namespace skiff::cuda::direct
