@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "comm/devices/exchange.h"
 #include "comm/devices/group.h"
 #include "ops/ops.h"
 #include "tensor/convert.h"
@@ -121,6 +122,8 @@ class DeviceExchangeTest : public ::testing::TestWithParam<int> {
   template <class T>
   void check(const std::vector<int64_t>& rows, int64_t cols, uint64_t seed);
   void check_random(int rounds, int64_t most, uint64_t seed);
+  void check_padding(int64_t most);
+  void leave_ended(int64_t rows);
 
   std::optional<DeviceGroup> group_;
   std::vector<std::unique_ptr<Rank>> ranks_;
@@ -162,8 +165,7 @@ void DeviceExchangeTest::check(const std::vector<int64_t>& rows, int64_t cols, u
         sum += widened(sent(part[static_cast<size_t>(first * cols) + i]));
       T expected;
       round_to(sum, expected);
-      ASSERT_EQ(std::memcmp(&sums[r][i], &expected, sizeof(T)), 0)
-          << "element " << i << " of rank " << r << ": " << widened(sums[r][i]) << " for " << sum;
+      ASSERT_EQ(widened(sums[r][i]), widened(expected)) << "element " << i << " of rank " << r;
     }
     first += rows[r];
   }
@@ -192,15 +194,65 @@ TEST_P(DeviceExchangeTest, RaggedRowsComeTogetherAndGoBack) {
   check_random(120, 70, 2);
 }
 
-// In pieces of a mailbox, of which some ranks have no rows.
-TEST_P(DeviceExchangeTest, ManyRowsGoInPieces) {
-  on_all([](size_t, Rank& rank) { rank.exchange->begin_service(); });
+// Many rows: more than fit a slot.
+constexpr int64_t most_few(int64_t row_bytes) { return int64_t{kRowsBytes} / row_bytes; }
+
+// Some ranks have none, and others more chunks than a ring has slots; rows at any address.
+TEST_P(DeviceExchangeTest, ManyRowsGoThroughRings) {
   std::vector<int64_t> rows(ranks_.size(), 0);
-  rows.back() = 2500;
-  check<uint16_t>(rows, 4096, 1);
-  rows.front() = 1300;
-  check<uint16_t>(rows, 4096, 2);
-  check<float>(rows, 1500, 3);
+  for (const bool served : {false, true}) {
+    if (served) on_all([](size_t, Rank& rank) { rank.exchange->begin_service(); });
+    rows.front() = served ? 1300 : 0;
+    rows.back() = 2500;
+    check<uint16_t>(rows, 4096, 1);
+    check<uint16_t>(rows, 2051, 2);
+    check<float>(rows, 1500, 3);
+  }
+  std::mt19937_64 rng(4);
+  for (int round = 0; round < 8 && !HasFatalFailure(); ++round) {
+    for (int64_t& one : rows) one = rng() % 3 == 0 ? 0 : static_cast<int64_t>(rng() % 700);
+    rows[rng() % rows.size()] = 2100 + static_cast<int64_t>(rng() % 300);
+    static_assert(most_few(/*row_bytes=*/4112) < 2100);
+    if (round % 2)
+      check<float>(rows, 1028, rng());
+    else
+      check<uint16_t>(rows, 2056, rng());
+  }
+}
+
+// Calls of both kinds in turns, and some ranks begin each a little later than others.
+TEST_P(DeviceExchangeTest, ReplaysOfManyRows) {
+  constexpr int kReplays = 60;
+  constexpr int64_t kCols = 4096, kRows = most_few(kCols * 2) + 1, kFew = 5;
+  std::vector<int> wrong(ranks_.size());
+  on_all([&](size_t r, Rank& rank) {
+    const auto values = random_values<uint16_t>(60 + r, kRows * kCols);
+    const Tensor x = rank.take(values, kRows, kCols), back = rank.take(values, kRows, kCols);
+    const size_t mark = rank.arena.mark();
+    const auto work = [&] {
+      rank.exchange->expect({});
+      for (const int64_t rows : {kRows, kFew, kRows}) {
+        rank.arena.rewind(mark);
+        const Tensor all = rank.exchange->dispatch(x.row_range(0, rows), rank.arena, *rank.ops);
+        rank.ops->copy(back.row_range(0, rows),
+                       rank.exchange->combine(all, rows, rank.arena, *rank.ops));
+      }
+    };
+    work();
+    const auto expected = rank.read<uint16_t>(back);
+    const ReplayKey key{.rows = kRows, .rows_per_seq = 1};
+    rank.ops->replay(key, work);
+    rank.ops->replay(key, work);
+    rank.ops->wait(rank.ops->mark());
+    rank.exchange->begin_service();
+    std::mt19937_64 rng(r);
+    for (int i = 0; i < kReplays; ++i) {
+      if (rng() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(rng() % 2000));
+      rank.ops->replay(key, work);
+      wrong[r] += rank.read<uint16_t>(back) != expected;
+    }
+  });
+  for (const int count : wrong) EXPECT_EQ(count, 0);
 }
 
 // A rank that has nothing to do is not overtaken: it begins each call some time after the others.
@@ -235,6 +287,7 @@ TEST_P(DeviceExchangeTest, NobodyRunsAheadOfARankWithoutRows) {
 
 // A step of kStepRows sequences of which only some have a row.
 constexpr int kStepRows = 6;
+constexpr int64_t kPaddedCols = 64;
 int live_of(size_t rank) { return static_cast<int>((rank * 4 + 2) % kStepRows); }
 void begin_padded_step(size_t r, Rank& rank) {
   std::vector<int32_t> row_start(kStepRows + 1), kv_len(kStepRows, 0);
@@ -251,15 +304,15 @@ void begin_padded_step(size_t r, Rank& rank) {
 }
 
 // A step's padding is left out: the rows that count come first, and each rank's padding is 0.
-TEST_P(DeviceExchangeTest, PaddingIsLeftOut) {
-  on_all([](size_t, Rank& rank) { rank.exchange->begin_service(); });
-  constexpr int64_t kCols = 64;
+void DeviceExchangeTest::check_padding(int64_t most) {
+  constexpr int64_t kCols = kPaddedCols;
   std::vector<std::vector<float>> got(ranks_.size()), own, sums(ranks_.size());
   for (size_t r = 0; r < ranks_.size(); ++r)
     own.push_back(random_values<float>(r, kStepRows * kCols));
   on_all([&](size_t r, Rank& rank) {
     rank.arena.reset();
     begin_padded_step(r, rank);
+    rank.exchange->expect(comm::RowsOfRanks{.most = most, .sum = kStepRows * std::ssize(ranks_)});
     const Tensor x = rank.take(own[r], kStepRows, kCols);
     const Tensor all = rank.exchange->dispatch(x, rank.arena, *rank.ops);
     sums[r] = rank.read<float>(rank.exchange->combine(all, kStepRows, rank.arena, *rank.ops));
@@ -278,6 +331,10 @@ TEST_P(DeviceExchangeTest, PaddingIsLeftOut) {
     }
   }
 }
+TEST_P(DeviceExchangeTest, PaddingIsLeftOut) { check_padding(kStepRows); }
+TEST_P(DeviceExchangeTest, PaddingOfManyRowsIsLeftOut) {
+  check_padding(most_few(kPaddedCols * 4) + 1);
+}
 
 // Between a dispatch and its combine the rows of all are routed; before and behind, a rank's own,
 // as those of a mixture that it has for itself.
@@ -289,7 +346,8 @@ TEST_P(DeviceExchangeTest, RowsOfAllAreRoutedBeforeTheyGoBack) {
   on_all([&](size_t r, Rank& rank) {
     rank.arena.reset();
     begin_padded_step(r, rank);
-    const Tensor x = rank.take(random_values<float>(r, kStepRows * kExperts), kStepRows, kExperts);
+    const Tensor x =
+        rank.take(random_values<float>(r, int64_t{kStepRows} * kExperts), kStepRows, kExperts);
     const auto routed = [&](Tensor logits) {
       const Routing routing = rank.ops->route(logits, {}, router, rank.arena);
       const Tensor starts = rank.pinned.view(DType::kI32, {kExperts + 1});
@@ -341,8 +399,9 @@ TEST_P(DeviceExchangeTest, Replays) {
   for (const int count : wrong) EXPECT_EQ(count, 0);
 }
 
-// A rank that waits for one that is gone leaves.
-TEST_P(DeviceExchangeTest, AnEndedGroupIsLeft) {
+// Ranks that wait for one that is gone leave.
+void DeviceExchangeTest::leave_ended(int64_t rows) {
+  check<float>(std::vector<int64_t>(ranks_.size(), rows), 4096, 1);
   on_all([](size_t, Rank& rank) { rank.exchange->begin_service(); });
   std::latch waiting(std::ssize(ranks_));
   on_all([&](size_t r, Rank& rank) {
@@ -351,18 +410,20 @@ TEST_P(DeviceExchangeTest, AnEndedGroupIsLeft) {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       return rank.exchange->abort("replica 1: out of ideas");
     }
-    const Tensor x = rank.take(random_values<float>(1, 4096), 1, 4096);
+    const Tensor x = rank.take(random_values<float>(1, rows * 4096), rows, 4096);
     const Tensor all = rank.exchange->dispatch(x, rank.arena, *rank.ops);
     waiting.count_down();
     rank.read<float>(all);
     try {
-      rank.exchange->combine(all, 1, rank.arena, *rank.ops);
+      rank.exchange->combine(all, rows, rank.arena, *rank.ops);
       ADD_FAILURE() << "rank " << r << " went on";
     } catch (const comm::GroupEnded& ended) {
       EXPECT_STREQ(ended.what(), "replica 1: out of ideas");
     }
   });
 }
+TEST_P(DeviceExchangeTest, AnEndedGroupIsLeft) { leave_ended(1); }
+TEST_P(DeviceExchangeTest, AnEndedGroupIsLeftByManyRows) { leave_ended(most_few(16384) + 1); }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DeviceExchangeTest, ::testing::Values(2, 3, 4));
 

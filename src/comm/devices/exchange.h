@@ -2,12 +2,12 @@
 //
 // Each rank has a mailbox: memory on its device that all ranks write. A collective sends its data
 // to the mailboxes of the others and reads what they have sent from its own, so nobody reads over
-// the link. There are no flags: a mailbox that has been read holds kEmpty in every place, senders
-// never send that pattern, and a receiver polls each element until it is another one (the "Lamport"
-// protocol of TensorRT-LLM and FlashInfer). Three generations of slots take turns. A collective
-// reads one of them and empties that of the collective before; the third is empty already, for a
-// rank that is one collective ahead. None can be two ahead, because a collective ends only when all
-// ranks have sent.
+// the link. Only many rows have flags (rings.cuh). Else a mailbox that has been read holds kEmpty
+// in every place, senders never send that pattern, and a receiver polls each element until it is
+// another one (the "Lamport" protocol of TensorRT-LLM and FlashInfer). Three generations of slots
+// take turns. A collective reads one of them and empties that of the collective before; the third
+// is empty already, for a rank that is one collective ahead. None can be two ahead, because a
+// collective ends only when all ranks have sent.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -20,7 +20,8 @@ namespace skiff::devices {
 
 constexpr int kMaxDevices = 8;
 constexpr int kGenerations = 3;
-// Bytes that a rank can send to another one at a time; more is sent piece by piece.
+// Bytes that a rank can send to another one at a time; more is sent piece by piece, or, of rows of
+// one's own, through rings.
 constexpr size_t kSlotBytes = size_t{8} << 20;
 
 // The pattern of two bf16, or one f32, that are not there yet: -0 twice, and a number next to -0.
@@ -80,30 +81,32 @@ void start_all_gather(const Exchange& exchange, cuda::Matrix out, cuda::Matrix x
                       int cols, cudaStream_t stream);
 
 // The rows of all ranks, one rank after the other: out [sum of rows, cols], x [rows, cols], both
-// bf16 or both f32. Only the first *live rows of each rank count. A piece is a call for the rows
-// [begin, begin + count) of every rank, of which each may have fewer; pieces of count * cols
-// elements in at most kRowsBytes. starts[r], on the device, becomes the place of the first row of
-// rank r, and starts[size] the number of rows; `starts` is the same memory in all pieces.
-constexpr size_t kRowsHeader = 16, kRowsBytes = kSlotBytes - kRowsHeader;
+// bf16 or both f32. Only the first *live rows of each rank count, and no rank has more than `most`.
+// starts[r], on the device, becomes the place of the first row of rank r, and starts[size] the
+// number of rows.
 struct DispatchRows {
   cuda::Matrix out, x;
   const int32_t* live = nullptr;  // on the device; null: all rows count
   int32_t* starts = nullptr;
-  int rows = 0, out_rows = 0, cols = 0;
-  int begin = 0, count = 0;
+  int rows = 0, out_rows = 0, most = 0, cols = 0;
 };
-void start_dispatch_rows(const Exchange& exchange, const DispatchRows& args, cudaStream_t stream);
-
 // The way back: each row of out [rows, cols] becomes the sum over ranks of its row of parts
 // [sum of rows, cols], rows of this rank that do not count become 0. `starts` is what a dispatch
 // has written.
 struct CombineRows {
   cuda::Matrix out, parts;
   const int32_t* starts = nullptr;
-  int rows = 0, cols = 0;
-  int begin = 0, count = 0;
+  int rows = 0, most = 0, cols = 0;
 };
+// For `most` rows in at most kRowsBytes.
+constexpr size_t kRowsHeader = 16, kRowsBytes = kSlotBytes - kRowsHeader;
+void start_dispatch_rows(const Exchange& exchange, const DispatchRows& args, cudaStream_t stream);
 void start_combine_rows(const Exchange& exchange, const CombineRows& args, cudaStream_t stream);
+// The same bits for any number of rows, through rings (rings.cuh).
+void start_dispatch_many_rows(const Exchange& exchange, const DispatchRows& args,
+                              cudaStream_t stream);
+void start_combine_many_rows(const Exchange& exchange, const CombineRows& args,
+                             cudaStream_t stream);
 
 // For start-up: makes all of a mailbox empty, and writes a pattern of one's own to every other one.
 void start_emptying(std::byte* box, size_t bytes, cudaStream_t stream);

@@ -53,17 +53,24 @@ class Member {
   // Returns `ops` as the backend of this rank's device.
   cuda::CudaOps& ops_here(Ops& ops) const;
 
-  // Starts a collective for at most `most` of `rows` rows at a time: start(row, rows, stream).
+  // Starts a collective: start(stream).
   template <class F>
-  void in_pieces(int64_t rows, int64_t most, Ops& ops, F start) const {
+  void call(Ops& ops, F start) const {
     shared_->throw_if_ended();
     const cudaStream_t stream = ops_here(ops).queue();
     const bool meets = !shared_->in_service && !is_recording(stream);
+    if (meets) meet(stream);
+    start(stream);
+    if (meets) meet(stream);
+  }
+  // Starts one for at most `most` of `rows` rows at a time: start(row, rows, stream).
+  template <class F>
+  void in_pieces(int64_t rows, int64_t most, Ops& ops, F start) const {
     SKIFF_CHECK(most > 0, "a row does not fit a slot");
-    if (meets) meet(stream);
-    for (int64_t row = 0; row < rows; row += most)
-      start(row, static_cast<int>(std::min(most, rows - row)), stream);
-    if (meets) meet(stream);
+    call(ops, [&](cudaStream_t stream) {
+      for (int64_t row = 0; row < rows; row += most)
+        start(row, static_cast<int>(std::min(most, rows - row)), stream);
+    });
   }
 
  private:

@@ -79,6 +79,14 @@ struct Slice {
   }
 };
 
+// Adds N elements, each in f32.
+template <class T, int N>
+__device__ __forceinline__ void add_words(const Words<T, N>& words, float (&sum)[N]) {
+  const auto& elements = reinterpret_cast<const T(&)[N]>(words);
+#pragma unroll
+  for (int i = 0; i < N; ++i) sum[i] += cuda::to_float(elements[i]);
+}
+
 // The sum of N elements over ranks, of which there are at most kMost, each addition in f32, from
 // rank 0 on. `mine` are this rank's elements, and the others' lie at byte `at` of their slots.
 template <class T, int N, int kMost>
@@ -92,10 +100,7 @@ __device__ __forceinline__ void sum_ranks(const Turn& turn, const Exchange& exch
 #pragma unroll
   for (int from = 0; from < kMost; ++from) {
     if (from >= exchange.size) break;
-    const Words<T, N> theirs = from == exchange.rank ? own : words[from];
-    const auto& elements = reinterpret_cast<const T(&)[N]>(theirs);
-#pragma unroll
-    for (int i = 0; i < N; ++i) sum[i] += cuda::to_float(elements[i]);
+    add_words<T, N>(from == exchange.rank ? own : words[from], sum);
   }
 }
 

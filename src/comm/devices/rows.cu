@@ -1,11 +1,6 @@
-// Rows of several ranks together, and the sums of what was made of them back to their owners.
-//
-// Only rows that count cross a link, and how many these are, each rank's device knows: a recorded
-// launch is for the most rows there may be. So each rank sends a header to every other one, to
-// byte 0 of the slot: in a dispatch the number of its rows. Whoever has the headers of all knows
-// where each rank's rows lie. Because everybody waits for them, a call ends only when all ranks
-// have begun it, as exchange.h asks of a collective, even where a rank has no rows to send.
-#include "comm/devices/reduce.cuh"
+// Rows of several ranks together, and the sums of what was made of them back to their owners, where
+// they are few: each element goes to a place of its own in a slot, and whoever needs it polls it.
+#include "comm/devices/headers.cuh"
 
 namespace skiff::devices {
 namespace {
@@ -13,11 +8,6 @@ namespace {
 using cuda::Matrix;
 
 constexpr int kThreads = 256;
-
-// The rows of a piece that a rank with so many rows has.
-__device__ __forceinline__ int rows_of_piece(int rows, int begin, int count) {
-  return max(0, min(begin + count, rows) - begin);
-}
 
 // The groups of N elements of some rows, of which each thread of the grid has every step-th.
 template <int N>
@@ -50,58 +40,20 @@ __device__ __forceinline__ uint64_t place(int index) {
   return kRowsHeader + uint64_t{static_cast<unsigned>(index)} * N * sizeof(T);
 }
 
-// The thread of a block that deals with the header of rank `thread`; sizes of groups are below a
-// warp's.
-__device__ __forceinline__ bool is_for(const Exchange& exchange, int thread) {
-  return thread < exchange.size && thread != exchange.rank;
-}
-
-__device__ __forceinline__ void send_header(const Turn& turn, const Exchange& exchange,
-                                            uint32_t word) {
-  const auto thread = static_cast<int>(threadIdx.x);
-  if (blockIdx.x == 0 && is_for(exchange, thread)) turn.send_to(thread, 0, word);
-}
-
-__device__ __forceinline__ bool await_header(const Turn& turn, int from, uint32_t& word) {
-  turn.peek(from, /*at=*/0, word);
-  return turn.await_from<float>(from, /*at=*/0, word);
-}
-
-// starts[r] in shared memory: where the rows of rank r begin. Those of a rank that has left are
-// none.
-__device__ void find_starts(const Turn& turn, const Exchange& exchange, int live, int most,
-                            int* starts) {
-  const auto thread = static_cast<int>(threadIdx.x);
-  if (thread < exchange.size) {
-    auto word = static_cast<uint32_t>(live);
-    starts[thread + 1] =
-        !is_for(exchange, thread) || await_header(turn, thread, word) ? static_cast<int>(word) : 0;
-  }
-  __syncthreads();
-  if (thread == 0) {
-    starts[0] = 0;
-    for (int r = 0; r < exchange.size; ++r)
-      starts[r + 1] = min(most, starts[r] + max(0, starts[r + 1]));
-  }
-  __syncthreads();
-}
-
 template <class T, int N, int kMost>
 __global__ __launch_bounds__(kThreads) void dispatch_rows_kernel(
     const __grid_constant__ Exchange exchange, const __grid_constant__ DispatchRows args) {
   __shared__ int starts[kMaxDevices + 1];
   const int cols = args.cols, rank = exchange.rank;
   const Turn turn(exchange,
-                  kRowsHeader + uint64_t{static_cast<unsigned>(args.count)} * cols * sizeof(T));
+                  kRowsHeader + uint64_t{static_cast<unsigned>(args.most)} * cols * sizeof(T));
   const int live = args.live ? min(*args.live, args.rows) : args.rows;
-  const int mine = rows_of_piece(live, args.begin, args.count);
   const Elements<N> elements = {cols / N};
   const auto send = [&](int r, int c, int i) {
-    turn.send_all(place<T, N>(i),
-                  sendable<T>(words_at<T, N>(row_of<const T>(args.x, args.begin + r) + c)));
+    turn.send_all(place<T, N>(i), sendable<T>(words_at<T, N>(row_of<const T>(args.x, r) + c)));
   };
   send_header(turn, exchange, static_cast<uint32_t>(live));
-  elements.at(elements.first, mine, send);
+  elements.at(elements.first, live, send);
   turn.turn_over();
   find_starts(turn, exchange, live, args.out_rows, starts);
   if (blockIdx.x == 0 && static_cast<int>(threadIdx.x) <= exchange.size)
@@ -109,18 +61,16 @@ __global__ __launch_bounds__(kThreads) void dispatch_rows_kernel(
   int rows[kMost], most = 0;
 #pragma unroll
   for (int from = 0; from < kMost; ++from) {
-    rows[from] = from < exchange.size
-                     ? rows_of_piece(starts[from + 1] - starts[from], args.begin, args.count)
-                     : 0;
+    rows[from] = from < exchange.size ? starts[from + 1] - starts[from] : 0;
     most = max(most, rows[from]);
   }
-  elements.exchange(mine, send, most, [&](int r, int c, int i) {
+  elements.exchange(live, send, most, [&](int r, int c, int i) {
     Words<T, N> words[kMost];
 #pragma unroll
     for (int from = 0; from < kMost; ++from)
       if (r < rows[from]) {
         if (from == rank)
-          words[from] = sendable<T>(words_at<T, N>(row_of<const T>(args.x, args.begin + r) + c));
+          words[from] = sendable<T>(words_at<T, N>(row_of<const T>(args.x, r) + c));
         else
           turn.peek(from, place<T, N>(i), words[from]);
       }
@@ -128,7 +78,7 @@ __global__ __launch_bounds__(kThreads) void dispatch_rows_kernel(
     for (int from = 0; from < kMost; ++from)
       if (r < rows[from]) {
         if (from != rank) turn.await_from<T>(from, place<T, N>(i), words[from]);
-        put<T, N>(args.out, starts[from] + args.begin + r, c, words[from]);
+        put<T, N>(args.out, starts[from] + r, c, words[from]);
       }
   });
 }
@@ -138,7 +88,7 @@ __global__ __launch_bounds__(kThreads) void combine_rows_kernel(
     const __grid_constant__ Exchange exchange, const __grid_constant__ CombineRows args) {
   const int cols = args.cols, rank = exchange.rank;
   const Turn turn(exchange,
-                  kRowsHeader + uint64_t{static_cast<unsigned>(args.count)} * cols * sizeof(T));
+                  kRowsHeader + uint64_t{static_cast<unsigned>(args.most)} * cols * sizeof(T));
   const Elements<N> elements = {cols / N};
   send_header(turn, exchange, 0);
   int starts[kMost], rows[kMost], most = 0;
@@ -146,45 +96,42 @@ __global__ __launch_bounds__(kThreads) void combine_rows_kernel(
   for (int owner = 0; owner < kMost; ++owner) {
     const bool is = owner < exchange.size;
     starts[owner] = is ? args.starts[owner] : 0;
-    rows[owner] =
-        is ? rows_of_piece(args.starts[owner + 1] - starts[owner], args.begin, args.count) : 0;
+    rows[owner] = is ? args.starts[owner + 1] - starts[owner] : 0;
     if (owner != rank) most = max(most, rows[owner]);
   }
   const auto send = [&](int r, int c, int i) {
 #pragma unroll
     for (int owner = 0; owner < kMost; ++owner)
       if (owner != rank && r < rows[owner])
-        turn.send_to(owner, place<T, N>(i),
-                     sendable<T>(words_at<T, N>(
-                         row_of<const T>(args.parts, starts[owner] + args.begin + r) + c)));
+        turn.send_to(
+            owner, place<T, N>(i),
+            sendable<T>(words_at<T, N>(row_of<const T>(args.parts, starts[owner] + r) + c)));
   };
   elements.at(elements.first, most, send);
   turn.turn_over();
-  const int first = args.starts[rank],
-            mine = rows_of_piece(args.starts[rank + 1] - first, args.begin, args.count);
-  const int all = rows_of_piece(args.rows, args.begin, args.count);
-  elements.exchange(most, send, all, [&](int r, int c, int i) {
+  const int first = args.starts[rank], mine = args.starts[rank + 1] - first;
+  elements.exchange(most, send, args.rows, [&](int r, int c, int i) {
     float sum[N] = {};
     if (r < mine)
       sum_ranks<T, N, kMost>(turn, exchange, place<T, N>(i),
-                             row_of<const T>(args.parts, first + args.begin + r) + c, sum);
-    cuda::store<N>(row_of<T>(args.out, args.begin + r) + c, sum);
+                             row_of<const T>(args.parts, first + r) + c, sum);
+    cuda::store<N>(row_of<T>(args.out, r) + c, sum);
   });
   const auto thread = static_cast<int>(threadIdx.x);
   uint32_t header = 0;
   if (blockIdx.x == 0 && is_for(exchange, thread)) await_header(turn, thread, header);
 }
 
-// Starts kernel<T, N, kMost> with a thread for each access to a piece.
+// Starts kernel<T, N, kMost> with a thread for each access to the rows of a rank.
 template <class Args, class F>
 void start_rows(const Exchange& exchange, const Args& args, const Matrix& a, const Matrix& b,
                 cudaStream_t stream, F kernel_of) {
-  SKIFF_CHECK(static_cast<size_t>(args.count * args.cols * element_bytes(a)) <= kRowsBytes,
-              "{} rows of {} columns do not fit a slot", args.count, args.cols);
+  SKIFF_CHECK(static_cast<size_t>(args.most * args.cols * element_bytes(a)) <= kRowsBytes,
+              "{} rows of {} columns do not fit a slot", args.most, args.cols);
   const auto start = [&]<class T, int N, int kMost>(T element, std::integral_constant<int, N> width,
                                                     std::integral_constant<int, kMost> many) {
     const auto kernel = kernel_of(element, width, many);
-    const int64_t items = int64_t{args.count} * (args.cols / N);
+    const int64_t items = int64_t{args.most} * (args.cols / N);
     cuda::Launch how{.block = dim3(kThreads), .stream = stream};
     set_resident_blocks(how, kernel, std::max<int64_t>(1, (items + kThreads - 1) / kThreads),
                         exchange);
