@@ -27,6 +27,7 @@
 
 #include "comm/devices/group.h"
 #include "comm/nccl/group.h"
+#include "flags.h"
 #include "ops/cuda/backend.h"
 #include "ops/cuda/check.h"
 #include "tensor/device_memory.h"
@@ -293,20 +294,11 @@ class Bench {
 
 Options parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    const auto number = [&] { return std::stoll(i + 1 < argc ? argv[++i] : "0"); };
-    if (flag == "--ranks")
-      options.ranks = static_cast<int>(number());
-    else if (flag == "--cols")
-      options.cols = number();
-    else if (flag == "--replays")
-      options.replays = number();
-    else if (flag == "--no-nccl")
-      options.nccl = false;
-    else
-      fmt::print("unknown flag {}\n", flag), std::exit(2);
-  }
+  read_flags(argc, argv,
+             {{"--ranks", &options.ranks},
+              {"--cols", &options.cols},
+              {"--replays", &options.replays},
+              {"--no-nccl", &options.nccl}});
   return options;
 }
 

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "comm/devices/member.h"
+#include "flags.h"
 #include "ops/cuda/check.h"
 #include "tensor/convert.h"
 #include "tensor/device_memory.h"
@@ -250,16 +251,7 @@ class Bench {
 
 Options parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    const auto number = [&] { return std::stoll(i + 1 < argc ? argv[++i] : "0"); };
-    if (flag == "--ranks")
-      options.ranks = static_cast<int>(number());
-    else if (flag == "--cols")
-      options.cols = number();
-    else
-      fmt::print("unknown flag {}\n", flag), std::exit(2);
-  }
+  read_flags(argc, argv, {{"--ranks", &options.ranks}, {"--cols", &options.cols}});
   return options;
 }
 

@@ -85,6 +85,14 @@ struct Rank {
     return {from, from + x.elements()};
   }
 
+  // From then on replays of `work`, which has run once, are launches of a graph.
+  void record(const ReplayKey& key, const std::function<void()>& work) {
+    ops->replay(key, work);
+    ops->replay(key, work);
+    ops->wait(ops->mark());
+    exchange->begin_service();
+  }
+
   std::unique_ptr<Ops> ops;
   std::shared_ptr<comm::RowExchange> exchange;
   Arena arena;
@@ -241,10 +249,7 @@ TEST_P(DeviceExchangeTest, ReplaysOfManyRows) {
     work();
     const auto expected = rank.read<uint16_t>(back);
     const ReplayKey key{.rows = kRows, .rows_per_seq = 1};
-    rank.ops->replay(key, work);
-    rank.ops->replay(key, work);
-    rank.ops->wait(rank.ops->mark());
-    rank.exchange->begin_service();
+    rank.record(key, work);
     std::mt19937_64 rng(r);
     for (int i = 0; i < kReplays; ++i) {
       if (rng() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(rng() % 2000));
@@ -381,10 +386,7 @@ TEST_P(DeviceExchangeTest, Replays) {
     work();
     const auto expected = rank.read<uint16_t>(back);
     const ReplayKey key{.rows = kRows, .rows_per_seq = 1};
-    rank.ops->replay(key, work);
-    rank.ops->replay(key, work);
-    rank.ops->wait(rank.ops->mark());
-    rank.exchange->begin_service();
+    rank.record(key, work);
     for (int i = 0; i < kReplays; ++i) {
       rank.ops->replay(key, work);
       if (i % 3 == 0) {

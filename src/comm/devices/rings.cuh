@@ -19,8 +19,9 @@
 namespace skiff::devices {
 
 constexpr int kChunkBytes = 8192;
-constexpr int kRingSlots = static_cast<int>(kSlotBytes) / kChunkBytes;  // of all rings of a rank
-constexpr unsigned kMostRingBlocks = 2048;                              // of a call
+// All rings of a rank together have so many slots, and a call has at most so many blocks.
+constexpr int kRingSlots = static_cast<int>(kSlotBytes) / kChunkBytes;
+constexpr unsigned kMostRingBlocks = 2048;
 
 // Rows of some columns as chunks. Rows have a whole number of them, of nearly the same width.
 template <class T>

@@ -103,8 +103,8 @@ void start(const LatentPlanArgs& p, int vectors, cudaStream_t stream) {
 
 }  // namespace
 
-// Of a few vectors all results of a context in many parts are loaded at once; of many, more vectors
-// are on their way at a time.
+// With few vectors, all results of a context in many parts are loaded at once; with many, more
+// vectors are on their way at a time.
 void start_latent_combine(const LatentPlanArgs& p, cudaStream_t stream) {
   const int vectors = p.args.rows.num_tokens * p.args.heads;
   vectors <= 4 * p.blocks ? start<2>(p, vectors, stream) : start<4>(p, vectors, stream);

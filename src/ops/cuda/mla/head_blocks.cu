@@ -25,13 +25,6 @@ constexpr int kSteps = 8;      // mma steps of a warp, 16 inputs each
 constexpr int kOfWarp = 32;    // features of a warp
 constexpr int kSumPitch = 40;  // floats: rows lie in different banks
 
-struct HeadBlockArgs {
-  __nv_bfloat16* out;
-  const __nv_bfloat16 *x, *w;
-  int64_t out_stride, x_stride;  // elements from one head to the next
-  int rows, heads, features;
-};
-
 template <int kIn>
 struct Block {
   static constexpr bool kShareInputs = kIn == 16 * kSteps * kWarps;
@@ -125,8 +118,7 @@ __device__ __forceinline__ void add_warps(const Sums& sum, int rows, float* memo
 }
 
 template <int kIn>
-__global__ void __launch_bounds__(kThreads)
-    head_blocks_kernel(const __grid_constant__ HeadBlockArgs p) {
+__global__ void __launch_bounds__(kThreads) head_blocks_kernel(const __grid_constant__ HeadArgs p) {
   using B = Block<kIn>;
   extern __shared__ __align__(16) uint8_t memory[];
   let_next_start();
@@ -170,14 +162,7 @@ bool heads_at_once_takes(const Tensor& out, const Tensor& x, const Linear& w) {
 
 void heads_at_once(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream) {
   SKIFF_CHECK(heads_at_once_takes(out, x, w));
-  const HeadBlockArgs args = {.out = static_cast<__nv_bfloat16*>(out.data),
-                              .x = static_cast<const __nv_bfloat16*>(x.data),
-                              .w = static_cast<const __nv_bfloat16*>(w.weight.data),
-                              .out_stride = out.row_stride,
-                              .x_stride = x.row_stride,
-                              .rows = static_cast<int>(x.rows() / w.experts),
-                              .heads = static_cast<int>(w.experts),
-                              .features = static_cast<int>(out.cols())};
+  const HeadArgs args = head_args(out, x, w);
   for_head_inputs(x.cols(), [&](auto in) {
     using B = Block<in>;
     allow_shared(head_blocks_kernel<in>, B::shared(kMostRows));

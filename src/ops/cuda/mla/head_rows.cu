@@ -19,13 +19,6 @@ constexpr int kMostRows = 4, kWarps = 8;
 constexpr int kLoads = 8;  // 16-byte loads of a lane
 constexpr int kEach = 8;   // elements of a load
 
-struct HeadRowArgs {
-  __nv_bfloat16* out;
-  const __nv_bfloat16 *x, *w;
-  int64_t out_stride, x_stride;  // elements from one head to the next
-  int rows, heads, features;
-};
-
 __device__ __forceinline__ float dot(const uint4& a, const uint4& b, float sum) {
   const uint32_t u[4] = {a.x, a.y, a.z, a.w}, v[4] = {b.x, b.y, b.z, b.w};
 #pragma unroll
@@ -47,7 +40,7 @@ struct Share {
 
 template <int kIn>
 __global__ void __launch_bounds__(32 * kWarps)
-    head_rows_kernel(const __grid_constant__ HeadRowArgs p) {
+    head_rows_kernel(const __grid_constant__ HeadArgs p) {
   using S = Share<kIn>;
   let_next_start();
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -99,14 +92,7 @@ bool heads_by_rows_takes(const Tensor& out, const Tensor& x, const Linear& w) {
 
 void heads_by_rows(const Tensor& out, const Tensor& x, const Linear& w, cudaStream_t stream) {
   SKIFF_CHECK(heads_by_rows_takes(out, x, w));
-  const HeadRowArgs args = {.out = static_cast<__nv_bfloat16*>(out.data),
-                            .x = static_cast<const __nv_bfloat16*>(x.data),
-                            .w = static_cast<const __nv_bfloat16*>(w.weight.data),
-                            .out_stride = out.row_stride,
-                            .x_stride = x.row_stride,
-                            .rows = static_cast<int>(x.rows() / w.experts),
-                            .heads = static_cast<int>(w.experts),
-                            .features = static_cast<int>(out.cols())};
+  const HeadArgs args = head_args(out, x, w);
   for_head_inputs(x.cols(), [&](auto in) {
     const int tasks = args.heads * (args.features / Share<in>::kFeatures);
     const auto blocks = static_cast<unsigned>((tasks + kWarps - 1) / kWarps);

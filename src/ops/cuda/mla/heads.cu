@@ -38,7 +38,7 @@ template <int kFeatures>
 struct TileStage {
   uint8_t x[kRows * kDepth * 2], w[kFeatures * kDepth * 2];
   static constexpr int kStages = kFeatures == 32 ? 8 : 3;
-  static constexpr int kTiles = kFeatures / kWarps / 8;  // of 8 features, of a warp
+  static constexpr int kTiles = kFeatures / kWarps / 8;  // a warp has so many, of 8 features each
 };
 // The sums of a warp: all rows and a part of the features.
 template <int kTiles>

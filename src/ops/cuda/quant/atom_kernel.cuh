@@ -44,8 +44,8 @@ struct AtomConsumer {
   }
   // The next smaller number of rows for which a job has a main loop of its own; 0: none. From 32
   // rows on rows are summed in one order, whatever their number, and fewer in another. Where many
-  // rows have groups with scales, their sums leave no registers for several loops. 8 to 24 columns
-  // of wgmma cost the same.
+  // rows have groups with scales, their sums leave no registers for several loops. A wgmma costs
+  // the same with 8 to 24 columns.
   static constexpr int fewer(int rows) {
     constexpr bool kFast = are_fast(Ring::kCodes, Ring::kGroups, kTiles);
     if (rows <= 24) return kFast ? 0 : rows - 8;

@@ -16,7 +16,7 @@ namespace {
 template <class F>
 void for_each_kernel(F f) {
   const auto with = [&]<Codes kCodes, int kGroups, int kWarps, int kRing>() {
-    constexpr Division kDivision = {kWarps, 1, kRing};
+    constexpr Division kDivision = {kWarps, kRing};
     f(direct_kernel<kCodes, kGroups, false, kWarps, kRing>, kCodes, kGroups, false, kDivision);
     f(direct_kernel<kCodes, kGroups, true, kWarps, kRing>, kCodes, kGroups, true, kDivision);
   };

@@ -23,21 +23,21 @@
 
 namespace skiff::cuda::direct {
 
-// How a kernel divides a multiprocessor: the warps of a block, its blocks, and the bytes of each
-// warp's ring. One block with all warps stages rows of x once, and is alone on its multiprocessor,
-// so that blocks of the next kernel do not gather on some of them.
+// How a kernel divides a multiprocessor: the warps of a block, and the bytes of each warp's ring.
+// One block with all warps stages rows of x once, and is alone on its multiprocessor, so that
+// blocks of the next kernel do not gather on some of them.
 struct Division {
-  int warps, blocks, ring_bytes;
+  int warps, ring_bytes;
   constexpr bool operator==(const Division&) const = default;
 };
 // Four-bit weights arrive faster than their instructions are issued, and deeper rings are slower.
-constexpr Division kFourDivision = {16, 1, 4 << 10};
-constexpr Division kEightDivision = {16, 1, 8 << 10};
-constexpr Division kFloat8Division = {16, 1, 8 << 10};
+constexpr Division kFourDivision = {16, 4 << 10};
+constexpr Division kEightDivision = {16, 8 << 10};
+constexpr Division kFloat8Division = {16, 8 << 10};
 // With so few warps, a block leaves room for one of another product on its multiprocessor.
 constexpr int kBesideWarps = 8;
-constexpr Division kFourBeside = {kBesideWarps, 1, 4 << 10};
-constexpr Division kEightBeside = {kBesideWarps, 1, 8 << 10};
+constexpr Division kFourBeside = {kBesideWarps, 4 << 10};
+constexpr Division kEightBeside = {kBesideWarps, 8 << 10};
 
 // Returns the most rows of x that meet a weight. With more, and with scales for groups of columns,
 // a warp has so much to do for a chunk that a ring which all share is faster; mma.m16n8k16 would

@@ -295,7 +295,7 @@ __device__ __forceinline__ void stage_codes(char* to, float* scales, const Direc
 }
 
 template <bool kGated, bool kChannels>
-__global__ void __launch_bounds__(kFloat8Division.warps * 32, kFloat8Division.blocks)
+__global__ void __launch_bounds__(kFloat8Division.warps * 32, 1)
     direct_float8_kernel(const __grid_constant__ CUtensorMap map,
                          const __grid_constant__ DirectArgs a,
                          const __grid_constant__ Float8Args q) {

@@ -6,7 +6,7 @@
 namespace skiff::cuda::direct {
 namespace {
 
-constexpr int kOnH200 = kFourDivision.blocks * 132, kWarps = kFourDivision.warps;
+constexpr int kOnH200 = 132, kWarps = kFourDivision.warps;
 
 int split(int items, int chunks) {
   return split_of(items, chunks, std::min(items, kOnH200), kWarps);
