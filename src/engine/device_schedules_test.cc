@@ -96,14 +96,17 @@ Setup random_device_setup(std::mt19937_64& rng) {
   return s;
 }
 
-// The model on so many devices. Throws LoadError where there are fewer.
-std::unique_ptr<Model> model_on_devices(const std::string& folder, int ranks) {
+// The model on so many devices. Throws LoadError where there are fewer. Shared experts of packed
+// weights are computed apart, in a lane of their own.
+std::unique_ptr<Model> model_on_devices(const std::string& folder, int ranks,
+                                        std::string_view quantization) {
   const auto rank = [&](int index) {
     // A recording is bound to the memory of one executor, and each schedule has its own.
     return std::make_unique<Model>(
         folder, model::LoadFormat::kDummy, DType::kBF16,
         make_cuda_ops({.device = index, .graphs = false, .batch_invariant = true}), std::nullopt,
-        model::RankOf{.rank = index, .size = ranks});
+        model::RankOf{.rank = index, .size = ranks},
+        quantization.empty() ? Moe::kSlices : Moe::kWhole, quantization);
   };
   auto first = rank(0);
   for (int index = 1; index < ranks; ++index) first->others.push_back(rank(index));
@@ -116,12 +119,13 @@ std::unique_ptr<Model> model_on_devices(const std::string& folder, int ranks) {
 }
 
 // Each set of requests runs in several schedules.
-void check_device_schedules(const char* name, const char* config, int sets, int ranks = 1) {
+void check_device_schedules(const char* name, const char* config, int sets, int ranks = 1,
+                            std::string_view quantization = {}) {
   constexpr int kSchedules = 4;
   const DummyFolder folder(name, config);
   std::unique_ptr<Model> on_devices;
   try {
-    on_devices = model_on_devices(folder.path(), ranks);
+    on_devices = model_on_devices(folder.path(), ranks, quantization);
   } catch (const LoadError& e) {
     GTEST_SKIP() << "no " << ranks << " batch-invariant devices: " << e.what();
   }
@@ -168,6 +172,10 @@ TEST(DeviceSchedules, Dense) { check_device_schedules("device_schedules_dense", 
 
 TEST(DeviceSchedules, Mixture) {
   check_device_schedules("device_schedules_mixture", kMixture, 125);
+}
+
+TEST(DeviceSchedules, PackedMixture) {
+  check_device_schedules("device_schedules_packed", kMixture, 60, 1, "wint4");
 }
 
 TEST(DeviceSchedules, DenseOnTwoDevices) {

@@ -31,18 +31,27 @@ namespace skiff::engine {
 struct Model {
   Model(const std::string& dir, model::LoadFormat format, DType act, std::unique_ptr<Ops> backend,
         const std::optional<DType>& kv_dtype = std::nullopt, const model::RankOf& part = {},
-        Moe::Deal deal = Moe::kSlices)
+        Moe::Deal deal = Moe::kSlices, std::string_view quantization = {})
       : act(act),
         kv(kv_format(kv_dtype.value_or(act))),
         ops(std::move(backend)),
-        weights(model::load_model(
-            dir, config_of(dir, deal),
-            {.precision = uniform_precision(act), .format = format, .dummy_seed = 5, .part = part},
-            *ops)) {}
+        weights(load(dir, format, part, config_of(dir, deal), quantization)) {}
   static model::ModelConfig config_of(const std::string& dir, Moe::Deal deal) {
     model::ModelConfig config = model::read_model_config(dir);
     if (deal == Moe::kWhole) deal_experts_whole(config.spec);
     return config;
+  }
+  model::LoadedModel load(const std::string& dir, model::LoadFormat format,
+                          const model::RankOf& part, const model::ModelConfig& config,
+                          std::string_view quantization) {
+    return model::load_model(
+        dir, config,
+        {.precision = uniform_precision(act),
+         .schemes = model::choose_schemes(quantization, /*config=*/{}, config.spec),
+         .format = format,
+         .dummy_seed = 5,
+         .part = part},
+        *ops);
   }
   size_t ranks() const { return 1 + others.size(); }
   Model& rank(size_t index) { return index == 0 ? *this : *others[index - 1]; }
@@ -222,6 +231,22 @@ class PausingRunner : public Runner {
   bool drafts_ = true;
 };
 
+// Tells how many rows the step has that has most.
+class WidestRunner : public Runner {
+ public:
+  WidestRunner(Runner& runner, int& widest) : runner_(runner), widest_(widest) {}
+  void bind_thread() override { runner_.bind_thread(); }
+  void launch(const StepPlan& plan) override {
+    widest_ = std::max(widest_, static_cast<int>(plan.tokens.size()));
+    runner_.launch(plan);
+  }
+  StepResult wait(uint64_t step) override { return runner_.wait(step); }
+
+ private:
+  Runner& runner_;
+  int& widest_;
+};
+
 // Tells what is drafted behind each step.
 class HearingRunner : public Runner {
  public:
@@ -250,6 +275,7 @@ class HearingRunner : public Runner {
 };
 
 struct Totals {
+  int widest = 0;  // rows of the step that had most
   uint64_t preemptions = 0, evictions = 0, cached = 0;
   uint64_t from_host = 0, from_file = 0, written = 0, failed = 0;
   long kept = 0, drafted = 0, steps = 0, chained = 0;
@@ -378,7 +404,7 @@ inline void run(Model& model, Setup setup, std::vector<Command> commands, std::m
   GuessingRunner guessing(
       *device, [&](SeqId id) -> const auto& { return guesses->at(id).tokens; }, setup.guesses,
       rng());
-  Runner& runner = guesses != nullptr ? guessing : *device;
+  WidestRunner runner(guesses != nullptr ? guessing : *device, totals.widest);
   Queue<Command> inbox;
   std::unique_ptr<TierIo> tier;
   if (store)

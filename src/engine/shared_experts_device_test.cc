@@ -42,6 +42,20 @@ constexpr const char* kDeepSeek = R"({
   "num_nextn_predict_layers": 1, "tie_word_embeddings": false, "vocab_size": 1004,
   "torch_dtype": "bfloat16"})";
 
+// Rows of 8 KB, so that a step of a thousand of them has more than a slot of a mailbox, and shared
+// experts whose products are cut.
+constexpr const char* kWideDeepSeek = R"({
+  "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_act": "silu",
+  "hidden_size": 4096, "intermediate_size": 1024, "max_position_embeddings": 2048,
+  "moe_intermediate_size": 256, "n_routed_experts": 16, "n_shared_experts": 1, "n_group": 2,
+  "topk_group": 1, "num_experts_per_tok": 3, "norm_topk_prob": true, "routed_scaling_factor": 2.5,
+  "scoring_func": "sigmoid", "topk_method": "noaux_tc", "first_k_dense_replace": 1,
+  "moe_layer_freq": 1, "q_lora_rank": 128, "kv_lora_rank": 512, "qk_nope_head_dim": 64,
+  "qk_rope_head_dim": 64, "v_head_dim": 64, "num_attention_heads": 4, "num_key_value_heads": 4,
+  "num_hidden_layers": 3, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
+  "tie_word_embeddings": false, "vocab_size": 1004, "torch_dtype": "bfloat16"})";
+constexpr int kWideRowBytes = 2 * 4096;
+
 // Without shared experts, which would be apart in the served model only, and so other ones.
 constexpr const char* kQwen = R"({
   "architectures": ["Qwen3MoeForCausalLM"], "hidden_size": 256, "vocab_size": 1004,
@@ -74,15 +88,17 @@ struct Grid {
 // Makes the replicas of a group on CUDA devices. Without recordings: one is bound to the memory of
 // one executor, and each schedule has its own.
 void put_on_devices(Sharing& group, const std::string& folder, const Grid& grid,
-                    bool graphs = false) {
+                    bool graphs = false, std::string_view quantization = {}) {
   // Sums of steps of a dozen rows and more are taken by owners of rows, others by all ranks.
   constexpr int64_t kOwnersFrom = 6 << 10;
   group.add_models(
       folder, model::LoadFormat::kDummy, DType::kBF16,
-      {.size = grid.ranks, .sharers = grid.replicas}, [&](int replica, int rank) {
+      {.size = grid.ranks, .sharers = grid.replicas},
+      [&](int replica, int rank) {
         return make_cuda_ops(
             {.device = grid.device(replica, rank), .graphs = graphs, .batch_invariant = true});
-      });
+      },
+      quantization);
   std::vector<Lockstep::Exchanges> by_rank;
   by_rank.reserve(static_cast<size_t>(grid.ranks));
   for (int rank = 0; rank < grid.ranks; ++rank)
@@ -126,43 +142,78 @@ Setup random_shared_setup(std::mt19937_64& rng) {
   return s;
 }
 
+// Requests, and how they are computed alone and in company.
+struct Load {
+  Lengths lengths = kLengths;
+  Setup (*alone)() = setup_alone;
+  Setup (*random)(std::mt19937_64& rng) = random_shared_setup;
+};
+
+// Prompts that are computed whole, two or more in a step.
+constexpr int kLongContext = 1536;
+void make_long(Setup& s) {
+  s.limits.max_context = kLongContext;
+  s.num_blocks = 4 * kLongContext / s.block_size;
+}
+constexpr Load kLong = {.lengths = {.requests = 16, .shared = 300, .own = 1200, .output = 8},
+                        .alone =
+                            [] {
+                              Setup s = setup_alone();
+                              make_long(s);
+                              return s;
+                            },
+                        .random =
+                            [](std::mt19937_64& rng) {
+                              Setup s = random_shared_setup(rng);
+                              make_long(s);
+                              s.limits.max_rows = 2600;
+                              s.limits.policy.long_prompt = kLongContext;
+                              return s;
+                            }};
+
 // Each set of requests runs in several schedules.
-void check_schedules(Sharing& group, const char* name, int sets, const Lengths& lengths) {
+Totals check_schedules(Sharing& group, const char* name, int sets, const Load& load) {
   constexpr int kSchedules = 4;
   Totals totals;
   std::set<Token> said;
   for (int seed = 0; seed < sets; ++seed) {
     std::mt19937_64 rng(static_cast<uint64_t>(seed));
     const store::TempDir storage;
-    const auto requests = random_requests(rng, group.models[0]->weights.spec.vocab, lengths);
-    const Texts alone = group.texts_of(setup_alone(), requests, rng, storage);
+    const auto requests = random_requests(rng, group.models[0]->weights.spec.vocab, load.lengths);
+    const Texts alone = group.texts_of(load.alone(), requests, rng, storage);
     for (const auto& [id, heard] : alone) said.insert(heard.tokens.begin(), heard.tokens.end());
     for (int schedule = 0; schedule < kSchedules; ++schedule) {
       SCOPED_TRACE(testing::Message() << name << " seed " << seed << " schedule " << schedule);
-      const Setup setup = random_shared_setup(rng);
+      const Setup setup = load.random(rng);
       const Dealt dealt(requests, group.models.size(), rng);
       const auto commands = dealt.commands(/*cancels=*/0, rng);
       std::vector<Listener> heard(group.models.size());
       group.run_all(setup, commands, rng() % 2 ? &alone : nullptr, rng, storage, heard, totals);
-      for (const auto& [id, text] : alone)
-        ASSERT_NO_FATAL_FAILURE(expect_same(heard[dealt.replica_of.at(id)], {{id, text}}));
+      for (const auto& [id, text] : alone) {
+        expect_same(heard[dealt.replica_of.at(id)], {{id, text}});
+        if (testing::Test::HasFatalFailure()) return totals;
+      }
     }
   }
-  std::printf("%d schedules, %ld steps\n", sets * kSchedules, totals.steps);
+  std::printf("%d schedules, %ld steps of up to %d rows\n", sets * kSchedules, totals.steps,
+              totals.widest);
   print(name, totals, said.size());
   EXPECT_GT(totals.cached, 0u);
   EXPECT_GT(totals.kept, 0);
   EXPECT_GT(said.size(), 20u) << "the text must depend on the context";
+  return totals;
 }
 
-void check_on_devices(const char* name, const char* config, const Grid& grid, int sets) {
+void check_on_devices(const char* name, const char* config, const Grid& grid, int sets,
+                      std::string_view quantization = {}, const Load& load = {},
+                      int wide_steps = 0) {
   if (num_cuda_devices() == 0) GTEST_SKIP() << "there is no CUDA device";
   const std::string no_grid = devices::why_no_grid(grid.replicas * grid.ranks);
   if (grid.ranks > 1 && !no_grid.empty()) GTEST_SKIP() << no_grid;
   const DummyFolder folder(name, config);
   Sharing group;
   try {
-    put_on_devices(group, folder.path(), grid);
+    put_on_devices(group, folder.path(), grid, /*graphs=*/false, quantization);
   } catch (const LoadError& e) {
     GTEST_SKIP() << "no batch-invariant devices: " << e.what();
   }
@@ -170,13 +221,14 @@ void check_on_devices(const char* name, const char* config, const Grid& grid, in
     group.begin_service();
   else
     std::printf("%d replicas of %d ranks on one device\n", grid.replicas, grid.ranks);
-  check_schedules(group, name, sets, kLengths);
+  EXPECT_GE(check_schedules(group, name, sets, load).widest, wide_steps);
 }
 
 void check_on_host(const char* name, const char* config, const Grid& grid, int sets) {
   const DummyFolder folder(name, config);
   Sharing group(folder.path(), model::LoadFormat::kDummy, DType::kBF16, grid.replicas, grid.ranks);
-  check_schedules(group, name, sets, {.requests = 12, .shared = 120, .own = 120, .output = 12});
+  check_schedules(group, name, sets,
+                  {.lengths = {.requests = 12, .shared = 120, .own = 120, .output = 12}});
 }
 
 // Two replicas of so many ranks, on a device each, or on the host, which computes ahead as a device
@@ -318,6 +370,21 @@ TEST(SharedExpertsOnDevices, ErnieInTwoReplicasOfTwoRanks) {
 
 TEST(SharedExpertsOnDevices, DeepSeekInTwoReplicasOfTwoRanks) {
   check_on_devices("shared_deepseek_2x2", kDeepSeek, {.ranks = 2}, 4);
+}
+
+// Products of packed weights have kernels of their own, and those of a shared expert a lane.
+TEST(SharedExpertsOnDevices, PackedErnieInTwoReplicas) {
+  check_on_devices("shared_ernie_packed", kErnie, {}, 4, "wint4");
+}
+
+TEST(SharedExpertsOnDevices, PackedDeepSeekInTwoReplicas) {
+  check_on_devices("shared_deepseek_packed", kDeepSeek, {}, 4, "wint8");
+}
+
+// Rows of a replica that do not fit a slot of a mailbox go through rings.
+TEST(SharedExpertsOnDevices, PackedDeepSeekOfManyRows) {
+  check_on_devices("shared_deepseek_wide", kWideDeepSeek, {}, 2, "wint4", kLong,
+                   (8 << 20) / kWideRowBytes + 1);
 }
 
 TEST(SharedExpertsOnDevices, DraftsOfErniesModule) {

@@ -24,14 +24,14 @@ struct Sharing {
   // Loads what each rank of each replica has; `all` says how many there are.
   template <class MakeOps>
   void add_models(const std::string& folder, model::LoadFormat format, DType act,
-                  const model::RankOf& all, MakeOps ops_of) {
+                  const model::RankOf& all, MakeOps ops_of, std::string_view quantization = {}) {
     for (int replica = 0; replica < all.sharers; ++replica)
       for (int rank = 0; rank < all.size; ++rank) {
         model::RankOf part = all;
         part.rank = rank;
         part.sharer = replica;
         auto one = std::make_unique<Model>(folder, format, act, ops_of(replica, rank), std::nullopt,
-                                           part, Moe::kWhole);
+                                           part, Moe::kWhole, quantization);
         (rank == 0 ? models : models.back()->others).push_back(std::move(one));
       }
   }
@@ -96,6 +96,7 @@ struct Sharing {
       });
     for (std::thread& thread : threads) thread.join();
     for (const Totals& one : of_each) {
+      totals.widest = std::max(totals.widest, one.widest);
       totals.preemptions += one.preemptions;
       totals.cached += one.cached;
       totals.kept += one.kept;

@@ -1,6 +1,8 @@
 // ops/cuda/backend_dense.cc -- CudaOps: rows, norms, GEMMs, gates and experts.
 #include "ops/cuda/backend.h"
 
+#include <utility>
+
 #include "ops/cuda/moe/experts.h"
 #include "ops/cuda/moe/route.h"
 #include "ops/cuda/quant/direct_args.h"
@@ -107,11 +109,14 @@ void CudaOps::gated_linear(Tensor out, Tensor x, const Linear& w, Act act, Arena
     return done();
   }
   ahead_ = ahead;  // nothing was started
+  // The gate reads what the product writes, in this lane: so the product is computed here, too.
+  const bool aside = std::exchange(aside_, false);
   const size_t mark = arena.mark();
   const Tensor gate_up = arena.take(out.dtype, {x.rows(), 2 * out.cols()});
   linear(gate_up, x, w);
   gated_act(out, gate_up, act);
   arena.rewind(mark);
+  aside_ = aside;
 }
 
 Routing CudaOps::route(Tensor logits, Tensor bias, const Router& router, Arena& arena) {

@@ -1,8 +1,6 @@
 // A row's bits must not depend on the other rows where batch_invariant() says so: products of so
 // many rows that a device takes another kernel for them. The smaller cases stand with each
 // operation.
-#include <algorithm>
-
 #include "base/load_error.h"
 #include "ops/suite/suite.h"
 #include "tensor/device_memory.h"
@@ -17,25 +15,6 @@ struct Sizes {
 
 // Whether each operation runs several times over, which takes minutes with so many rows.
 bool is_in_service() { return OpSuite::GetParam().name.ends_with("_in_service"); }
-
-// f(begin, count) computes rows [begin, begin + count) into `out`, which the whole range and ranges
-// of one row to all but one must fill alike.
-void expect_ranges_alike(const Tensor& out, const std::function<void(int, int)>& f) {
-  const int rows = static_cast<int>(out.rows());
-  f(0, rows);
-  RowBytes together;
-  for (int r = 0; r < rows; ++r) together.push_back(row_bytes(out, r));
-  const auto expect_range = [&](int begin, int count) {
-    f(begin, count);
-    for (int r = begin; r < begin + count; ++r)
-      ASSERT_TRUE(row_bytes(out, r) == together[static_cast<size_t>(r)])
-          << "row " << r << " of " << out.cols() << " columns differs when computed in rows ["
-          << begin << ", " << begin + count << ") of " << rows;
-  };
-  for (const int r : {0, rows / 2, rows - 1}) expect_range(r, 1);
-  for (const int size : {7, 16, 17, 64, 128, 129, 200, 256, 257, rows - 1})
-    for (int r = 0; r < rows && size < rows; r += size) expect_range(r, std::min(size, rows - r));
-}
 
 Linear make_weight(Workspace& ws, Ops& ops, const Sizes& s, DType stored, bool bias,
                    Buffer* owner) {

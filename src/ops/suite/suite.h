@@ -101,6 +101,9 @@ void expect_near(const Tensor& got, const std::function<Approx(int64_t, int64_t)
 // Expects the rows to come out alike in one batch, alone, and in odd pieces.
 using RowBytes = std::vector<std::vector<std::byte>>;
 void expect_rows_independent(int rows, const std::function<RowBytes(int, int)>& f);
+// The same for many rows: f(begin, count) computes rows [begin, begin + count) into `out`, which
+// the whole range and ranges of one row to all but one must fill alike.
+void expect_ranges_alike(const Tensor& out, const std::function<void(int, int)>& f);
 
 class OpSuite : public testing::TestWithParam<Backend> {
  protected:

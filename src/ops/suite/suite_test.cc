@@ -72,6 +72,9 @@ std::vector<Backend> unwaited_backends() {
   if (num_cuda_devices() > 0) {
     all.push_back({"cuda_gathered", [] { return make_cuda_ops({}); }});
     all.push_back({"cuda_one_by_one", [] { return make_cuda_ops({.gather = false}); }});
+    const CudaOptions invariant = {.batch_invariant = true};
+    if (is_taken(invariant))
+      all.push_back({"cuda_invariant_unwaited", [=] { return make_cuda_ops(invariant); }});
   }
   return all;
 }
@@ -273,6 +276,23 @@ void expect_rows_independent(int rows, const std::function<RowBytes(int, int)>& 
   for (int size : {2, 3, 5, 8, 13, 16}) {
     for (int r = 0; r < rows; r += size) expect_piece(r, std::min(size, rows - r));
   }
+}
+
+void expect_ranges_alike(const Tensor& out, const std::function<void(int, int)>& f) {
+  const int rows = static_cast<int>(out.rows());
+  f(0, rows);
+  RowBytes together;
+  for (int r = 0; r < rows; ++r) together.push_back(row_bytes(out, r));
+  const auto expect_range = [&](int begin, int count) {
+    f(begin, count);
+    for (int r = begin; r < begin + count; ++r)
+      ASSERT_TRUE(row_bytes(out, r) == together[static_cast<size_t>(r)])
+          << "row " << r << " of " << out.cols() << " columns differs when computed in rows ["
+          << begin << ", " << begin + count << ") of " << rows;
+  };
+  for (const int r : {0, rows / 2, rows - 1}) expect_range(r, 1);
+  for (const int size : {7, 16, 17, 64, 128, 129, 200, 256, 257, rows - 1})
+    for (int r = 0; r < rows && size < rows; r += size) expect_range(r, std::min(size, rows - r));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, OpSuite, testing::ValuesIn(backends()),
