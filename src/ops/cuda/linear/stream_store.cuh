@@ -60,7 +60,7 @@ struct Epilogue {
 
   template <class Out, Act kAct>
   __device__ void store_each(const float (&sum)[N / 2], const TileSlice& s) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x % kConsumers / 32;
     const int f0 = s.tile * kFeatures + warp * (kGated ? 8 : 16) + lane / 4;
     const bool has0 = f0 < a.features, has1 = !kGated && f0 + 8 < a.features;
     const float b0 = !kGated && has0 ? bias(f0) : 0.0f, b1 = has1 ? bias(f0 + 8) : 0.0f;
@@ -82,7 +82,7 @@ struct Epilogue {
   // bf16 in pairs of columns: a warp turns its sums around, 8 x 8 at a time.
   template <Act kAct>
   __device__ void store_pairs(const float (&sum)[N / 2], const TileSlice& s) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x % kConsumers / 32;
     const int first = s.tile * kFeatures + warp * (kGated ? 8 : 16);
     const bool has0 = first < a.features, has1 = !kGated && first + 8 < a.features;
     const float b0 = !kGated && has0 ? bias(first + lane / 4) : 0.0f;

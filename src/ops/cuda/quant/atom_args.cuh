@@ -32,8 +32,15 @@ struct AtomArgs {
 // Two warpgroups multiply, and two warps load. Where many rows need many sums, they are of a third
 // warpgroup, which gives its registers to the others.
 constexpr bool are_few(int rows) { return rows <= 32; }
-constexpr int atom_threads(int rows) { return streamed::kConsumers + (are_few(rows) ? 64 : 128); }
-constexpr int kLoaderRegisters = 40, kMultiplierRegisters = 232;
+// The threads that multiply are one team of two warpgroups, or two, which have one tile of a pair
+// each.
+constexpr int atom_threads(int rows, int teams = 1) {
+  return teams * streamed::kConsumers + (are_few(rows) ? 64 : 128);
+}
+template <int kTeams>
+constexpr int kLoaderRegisters = kTeams == 1 ? 40 : 32;
+template <int kTeams>
+constexpr int kMultiplierRegisters = kTeams == 1 ? 232 : 112;
 // The most blocks of a multiprocessor. Several have smaller rings and more warps, which issue while
 // others wait: elements of four bits take more instructions than their bytes take to arrive.
 constexpr int most_blocks(Codes codes, int rows, int tiles) {
@@ -66,13 +73,15 @@ constexpr bool takes_pairs(int groups) { return groups == 0; }
 constexpr int kMostCutPair = streamed::kWidestSplit / 2;
 
 // The sizes that a kernel is compiled for: groups of a chunk, rows of x, blocks of a
-// multiprocessor, and tiles of weights that a block multiplies at a time, which lie one after the
-// other in a stage.
-template <Codes kOf, int kGroupsOf, int N, int kBlocksOf, int kTilesOf = 1>
+// multiprocessor, tiles of weights that a block multiplies at a time, which lie one after the
+// other in a stage, and teams that divide these.
+template <Codes kOf, int kGroupsOf, int N, int kBlocksOf, int kTilesOf = 1, int kTeamsOf = 1>
 struct AtomRing {
   static constexpr Codes kCodes = kOf;
   static constexpr int kGroups = kGroupsOf;
-  static constexpr int kRows = N, kTiles = kTilesOf, kBlocks = kBlocksOf;
+  static constexpr int kRows = N, kTiles = kTilesOf, kBlocks = kBlocksOf, kTeams = kTeamsOf;
+  static constexpr int kTeamTiles = kTiles / kTeams;
+  static constexpr int kMultipliers = kTeams * streamed::kConsumers;  // threads
   static constexpr bool kHeld = kCodes == Codes::kFloat8Held;
   static constexpr int kXBytes = N * kAtomWidth * (kHeld ? 1 : 2);
   static constexpr AtomFormat kLargest = {kCodes, kGroups, AtomScale::kRowF32,

@@ -39,7 +39,7 @@ struct AtomConsumer {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
       if (cut) shared.total(first_of<N / 2>(sum[t]), s, t);
-      store.store_tile(first_of<N / 2>(sum[t]), slice_of_tile<kTiles>(s, t));
+      store.store_tile(first_of<N / 2>(sum[t]), slice_of_tile<Ring>(s, t));
     }
   }
   // The next smaller number of rows for which a job has a main loop of its own; 0: none. From 32
@@ -100,12 +100,12 @@ __global__ void __launch_bounds__(atom_threads(N), kBlocks)
   __syncthreads();
   const int warp = static_cast<int>(threadIdx.x) / 32;
   if (warp < kConsumers / 32) {
-    if constexpr (N >= 64) more_registers<kMultiplierRegisters>();
+    if constexpr (N >= 64) more_registers<kMultiplierRegisters<1>>();
     wait_for_previous();
     AtomConsumer<Ring, kGated, kZeros>{a, q, ring, LineStaging(memory + Ring::kRingBytes)}.run(
         queue);
   } else {
-    if constexpr (N >= 64) fewer_registers<kLoaderRegisters>();
+    if constexpr (N >= 64) fewer_registers<kLoaderRegisters<1>>();
     if (warp == kConsumers / 32 && elected())
       load_weights<N>(a, queue, ring, AtomCopy<Ring, kGated>{a, q});
     else if (warp == kConsumers / 32 + 1 && elected())

@@ -32,11 +32,21 @@ __device__ __forceinline__ float (&first_of(float (&sums)[all]))[n] {
   return reinterpret_cast<float(&)[n]>(sums);
 }
 
-// Slice `s` of tiles that a block multiplies at a time, as a slice of the tile `t` of them.
-template <int kTiles>
-__device__ __forceinline__ TileSlice slice_of_tile(const TileSlice& s, int t) {
+// Which of a block's teams the thread belongs to.
+template <class Ring>
+__device__ __forceinline__ int team() {
+  return Ring::kTeams == 1 ? 0 : static_cast<int>(threadIdx.x) / kConsumers;
+}
+// The place of the team's tile `t` among those that the block multiplies at a time.
+template <class Ring>
+__device__ __forceinline__ int place_of_tile(int t) {
+  return team<Ring>() * Ring::kTeamTiles + t;
+}
+// Slice `s` of tiles that a block multiplies at a time, as a slice of the one at a place.
+template <class Ring>
+__device__ __forceinline__ TileSlice slice_of_tile(const TileSlice& s, int place) {
   TileSlice tile = s;
-  tile.tile = s.tile * kTiles + t;
+  tile.tile = s.tile * Ring::kTiles + place;
   return tile;
 }
 
@@ -49,8 +59,8 @@ class AtomMultiplier {
  public:
   using Ring = RingOf;
   static constexpr Codes kCodes = Ring::kCodes;
-  static constexpr int kGroups = Ring::kGroups, kTiles = Ring::kTiles;
-  static_assert(kTiles == 1 || takes_pairs(kGroups));
+  static constexpr int kGroups = Ring::kGroups, kTiles = Ring::kTeamTiles;
+  static_assert(Ring::kTiles == 1 || takes_pairs(kGroups));
   using Turn = RingTurn<Ring::kStages>;
   using Sums = float[Ring::kRows / 2];  // room for a thread's sums of one tile
 
@@ -59,9 +69,9 @@ class AtomMultiplier {
         ring_(ring),
         lane_(threadIdx.x % 32),
         base_(four_units(-static_cast<int>(q.fixed_zero))) {
-    const int warp = threadIdx.x / 32;
-    atom_[0] = (kGated ? warp : 2 * warp) * q.atom_bytes;
-    atom_[1] = (kGated ? warp + kBlockAtoms / 2 : 2 * warp + 1) * q.atom_bytes;
+    const int warp = threadIdx.x % kConsumers / 32, first = place_of_tile<Ring>(0) * kBlockAtoms;
+    atom_[0] = (first + (kGated ? warp : 2 * warp)) * q.atom_bytes;
+    atom_[1] = (first + (kGated ? warp + kBlockAtoms / 2 : 2 * warp + 1)) * q.atom_bytes;
     full_ = kept(ring.full);
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -75,25 +85,27 @@ class AtomMultiplier {
   __device__ void run(Sums (&sum)[kTiles], const TileSlice& s, Turn& turn) const {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t)
-      if (q_.row_scales) prefetch_row_scales(slice_of_tile<kTiles>(s, t));
+      if (q_.row_scales) prefetch_row_scales(slice_of_tile<Ring>(s, place_of_tile<Ring>(t)));
     if constexpr (kByWarps)
       multiply_by_warps(sum, s, turn);
     else
       multiply_by_warpgroups(sum, s, turn);
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
-      const TileSlice tile = slice_of_tile<kTiles>(s, t);
+      const TileSlice tile = slice_of_tile<Ring>(s, place_of_tile<Ring>(t));
       if (q_.row_scales) scale_rows(first_of<N / 2>(sum[t]), tile);
       if (q_.x_row_scales) scale_columns(first_of<N / 2>(sum[t]), tile);
     }
   }
 
  private:
-  static constexpr bool kByWarps = by_warps(kCodes, kGroups, N, kTiles);
+  static constexpr bool kByWarps = by_warps(kCodes, kGroups, N, Ring::kTiles);
   // A chunk is multiplied in parts, whose operands are converted while the part before is computed.
   // Where two tiles' sums, or several blocks, take the registers, parts are short.
-  static constexpr int kSubs =
-      kGroups == 4 || (kTiles > 1 && (N > 64 || Ring::kBlocks > 1)) ? 4 : 2;
+  static constexpr int kSubs = kGroups == 4 || Ring::kTeams > 1 ||
+                                       (kTiles > 1 && (N > 64 || Ring::kBlocks > 1))
+                                   ? 4
+                                   : 2;
   static constexpr int kPer = kChunkSteps<kCodes> / kSubs;  // wgmmas of a part
   static_assert(kSubs % 2 == 0);  // so that parts take turns with the operands across tiles
 
@@ -323,7 +335,7 @@ class AtomMultiplier {
 
   // The lane's row of an atom has this scale.
   __device__ const float* row_scale_of(const TileSlice& s, int atom) const {
-    const int warp = threadIdx.x / 32;
+    const int warp = threadIdx.x % kConsumers / 32;
     const int first = kGated ? s.tile * (kBlockAtoms / 2) + warp : s.tile * kBlockAtoms + 2 * warp;
     const int second = kGated ? first + q_.up_atoms : first + 1;
     return q_.row_scales + s.job.expert * q_.padded_rows +

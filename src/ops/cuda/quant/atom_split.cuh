@@ -12,6 +12,11 @@
 
 namespace skiff::cuda::atoms {
 
+// Teams of a block. Sums of more rows leave no registers for twice as many threads.
+constexpr int teams_of_split(int rows, int tiles) { return rows <= 64 ? tiles : 1; }
+template <Codes kCodes, int N, int kTiles>
+using SplitRing = AtomRing<kCodes, 0, N, 1, kTiles, teams_of_split(N, kTiles)>;
+
 constexpr int kMeetingRows = 8;  // rows of x of a tile whose sums a block adds up at a time
 
 // The only slice of a block: its cluster's tiles of the rows of one job, and its part of the
@@ -35,7 +40,7 @@ struct MeetingPlace {
   float4* memory;
 
   __device__ float4* piece(int tile, int j) const {
-    return memory + (tile * kPieces + j) * kConsumers + threadIdx.x;
+    return memory + (tile * kPieces + j) * kConsumers + threadIdx.x % kConsumers;
   }
   __device__ void leave(const float (&sum)[N / 2], int tile) const {
 #pragma unroll
@@ -61,37 +66,37 @@ struct MeetingPlace {
 
 template <class Ring, bool kGated>
 struct SplitConsumer {
-  static constexpr int N = Ring::kRows, kTiles = Ring::kTiles;
+  static constexpr int N = Ring::kRows, kTiles = Ring::kTiles, kTeamTiles = Ring::kTeamTiles;
   static_assert(N % kMeetingRows == 0 && N * kTiles * 512 <= Ring::kRingBytes);
 
   const StreamArgs& a;
   const AtomArgs& q;
   const Ring& ring;
   char* memory;  // where the ring lies
-  float sum[kTiles][N / 2];
+  float sum[kTeamTiles][N / 2];
 
   // Multiplies, and leaves the sums where the cluster meets.
   __device__ void multiply(const TileSlice& s) {
     RingTurn<Ring::kStages> turn;
     AtomMultiplier<Ring, N, kGated, false>(q, ring).run(sum, s, turn);
-    named_sync(kRingBarrier, kConsumers);  // all have read what lies in the ring
+    named_sync(kRingBarrier, Ring::kMultipliers);  // all have read what lies in the ring
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t) place().leave(sum[t], t);
+    for (int t = 0; t < kTeamTiles; ++t) place().leave(sum[t], place_of_tile<Ring>(t));
   }
-  // Stores the outputs that are this block's to add up: the blocks take turns with pieces of rows
-  // of each tile.
+  // Stores the outputs that are this team's to add up: the teams of all blocks take turns with
+  // pieces of rows of each tile.
   __device__ void store(const TileSlice& s, int splits) {
     Epilogue<kMeetingRows, kGated, false> epilogue = {a, nullptr};
     const int pieces = kTiles * ((s.job.rows + kMeetingRows - 1) / kMeetingRows);
 #pragma unroll 1
-    for (int i = block_rank(); i < pieces; i += splits) {
+    for (int i = team<Ring>() * splits + block_rank(); i < pieces; i += Ring::kTeams * splits) {
       const int t = i % kTiles, row = i / kTiles * kMeetingRows;
       TileSlice part = s;
       part.job.first += row;
       part.job.rows = min(kMeetingRows, s.job.rows - row);
       float all[kMeetingRows / 2];
       place().total(all, t, row / kMeetingRows, splits);
-      epilogue.store_tile(all, slice_of_tile<kTiles>(part, t));
+      epilogue.store_tile(all, slice_of_tile<Ring>(part, t));
     }
   }
 
@@ -102,11 +107,13 @@ struct SplitConsumer {
 };
 
 template <Codes kCodes, int N, bool kGated, int kTiles>
-__global__ void __launch_bounds__(atom_threads(N), 1)
+__global__ void __launch_bounds__(atom_threads(N, teams_of_split(N, kTiles)), 1)
     split_kernel(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ StreamArgs a,
                  const __grid_constant__ AtomArgs q, int splits) {
 #if __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1000
-  using Ring = AtomRing<kCodes, 0, N, 1, kTiles>;
+  using Ring = SplitRing<kCodes, N, kTiles>;
+  constexpr int kTeams = Ring::kTeams;
+  constexpr int kWarps = Ring::kMultipliers / 32;
   extern __shared__ char dynamic[];
   __shared__ alignas(8) uint64_t barriers[2 * Ring::kStages];
   char* memory = dynamic + (1024 - shared_address(dynamic) % 1024) % 1024;
@@ -115,7 +122,7 @@ __global__ void __launch_bounds__(atom_threads(N), 1)
   if (threadIdx.x == 0) {
     for (int i = 0; i < Ring::kStages; ++i) {
       barrier_init(ring.full + 8 * i, 2);
-      barrier_init(ring.empty + 8 * i, kConsumers / 32);
+      barrier_init(ring.empty + 8 * i, kWarps);
     }
     barrier_init_done();
     fence_async();
@@ -123,21 +130,21 @@ __global__ void __launch_bounds__(atom_threads(N), 1)
   __syncthreads();
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const TileSlice s = slice_of_block<N>(a, splits);
-  if (warp < kConsumers / 32) {
-    if constexpr (N >= 64) more_registers<kMultiplierRegisters>();
+  if (warp < kWarps) {
+    if constexpr (N >= 64) more_registers<kMultiplierRegisters<kTeams>>();
     wait_for_previous();
     SplitConsumer<Ring, kGated> consumer = {a, q, ring, memory};
     consumer.multiply(s);
     cluster_sync();
     consumer.store(s, splits);
   } else {
-    if constexpr (N >= 64) fewer_registers<kLoaderRegisters>();
+    if constexpr (N >= 64) fewer_registers<kLoaderRegisters<kTeams>>();
     RingFiller<Ring> fill = {ring};
-    if (warp == kConsumers / 32 && elected()) {
+    if (warp == kWarps && elected()) {
       if (a.next_at_once) let_next_start();
       const AtomCopy<Ring, kGated> copy = {a, q};
       for (int c = s.begin; c < s.end; ++c) copy(ring, s, c, fill.next());
-    } else if (warp == kConsumers / 32 + 1 && elected()) {
+    } else if (warp == kWarps + 1 && elected()) {
       wait_for_previous();
       const XCopy<Ring, N> copy = {x_map, a, q};
       for (int c = s.begin; c < s.end; ++c) copy(ring, s, c, fill.next());
@@ -154,7 +161,7 @@ template <Codes kCodes, class F>
 void for_each_split_kernel(F f) {
   const auto of = [&]<int N, bool kGated, int kTiles>() {
     f(split_kernel<kCodes, N, kGated, kTiles>, SplitKind{N, kGated, kTiles},
-      AtomRing<kCodes, 0, N, 1, kTiles>::kSharedBytes);
+      SplitRing<kCodes, N, kTiles>::kSharedBytes);
   };
   const auto with = [&]<int N>() {
     of.template operator()<N, false, 1>(), of.template operator()<N, true, 1>();
@@ -176,7 +183,8 @@ void start_split_of(const SplitLaunch& l, const CUtensorMap& x, const streamed::
   for_each_split_kernel<kCodes>([&](auto kernel, const SplitKind& kind, size_t bytes) {
     if (kind != l.kind) return;
     const Launch how = {.grid = l.blocks,
-                        .block = static_cast<unsigned>(atom_threads(kind.rows)),
+                        .block = static_cast<unsigned>(
+                            atom_threads(kind.rows, teams_of_split(kind.rows, kind.tiles))),
                         .shared = bytes,
                         .stream = l.stream,
                         .cluster = static_cast<unsigned>(l.splits)};
