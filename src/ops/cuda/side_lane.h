@@ -38,13 +38,14 @@ class SideLane {
   void join();
 
  private:
-  void open();
+  void open(int64_t rows);  // for a product of so many
 
   cudaStream_t main_, stream_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
   Buffer scratch_;  // apart from the main lane's, whose products use theirs at the same time
   StreamedProducts products_;
   bool open_ = false;
+  bool few_ = false;  // all products since join() had few rows
 };
 
 }  // namespace skiff::cuda
