@@ -15,10 +15,10 @@
 
 #include "arch/shard.h"
 #include "comm/communicator.h"
+#include "engine/failing_ops_testing.h"
 #include "engine/model_testing.h"
 #include "ops/cpu/backend.h"
 #include "ops/cpu/cpu_ops.h"
-#include "ops/reference/reference_ops.h"
 
 namespace skiff::engine {
 namespace {
@@ -31,19 +31,6 @@ constexpr const char* kMixture = R"({
   "num_key_value_heads": 2, "max_position_embeddings": 256, "torch_dtype": "float32",
   "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 21,
   "norm_topk_prob": true, "rms_norm_eps": 1e-6})";
-
-// An Ops of which a norm fails.
-class FailingOps final : public reference::ReferenceOps {
- public:
-  explicit FailingOps(int norms) : norms_(norms) {}
-  void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override {
-    if (--norms_ == 0) throw std::runtime_error("no room");
-    ReferenceOps::add_norm(out, residual, delta, norm);
-  }
-
- private:
-  int norms_;
-};
 
 std::unique_ptr<Ops> ops_failing_at(int norm) {
   if (norm == 0) return make_reference_ops();
@@ -256,8 +243,8 @@ TEST(LockstepReplicas, AStepIsTheSameOnEitherOneAndBesideAnother) {
   }
 }
 
-// Also where the one that fails has no rows of its own. With ranks, one of a replica waits for one
-// of the other, which waits for a third.
+// The group also ends where the one that fails has no rows of its own. With ranks, a rank of one
+// replica waits for a rank of the other one, and that waits for a third rank.
 TEST(LockstepReplicas, OneThatFailsEndsTheGroupWithItsReason) {
   const DummyFolder folder("lockstep_failing", kMixture);
   struct Case {

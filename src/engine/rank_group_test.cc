@@ -19,11 +19,11 @@ constexpr const char* kMixture = R"({
 #include <thread>
 
 #include "base/load_error.h"
+#include "engine/failing_ops_testing.h"
 #include "engine/group_runner.h"
 #include "engine/lockstep.h"
 #include "engine/resolve.h"
 #include "engine/schedules_testing.h"
-#include "ops/reference/reference_ops.h"
 #include "weights/safetensors_writer_testing.h"
 
 namespace skiff::engine {
@@ -342,19 +342,6 @@ TEST_F(RankGroupTest, WorkIsDoneOnTheThreadOfEachRank) {
     EXPECT_EQ(runner->wait(2).tokens, before.tokens);
   }
 }
-
-// An Ops of which some operation fails.
-class FailingOps final : public reference::ReferenceOps {
- public:
-  explicit FailingOps(int norms) : norms_(norms) {}
-  void add_norm(Tensor out, Tensor residual, Tensor delta, const Norm& norm) override {
-    if (--norms_ == 0) throw std::runtime_error("no room");
-    ReferenceOps::add_norm(out, residual, delta, norm);
-  }
-
- private:
-  int norms_;
-};
 
 TEST_F(RankGroupTest, ARankThatFailsInAStepEndsTheGroup) {
   for (const int failing : {0, 1}) {

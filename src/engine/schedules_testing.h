@@ -241,6 +241,8 @@ class WidestRunner : public Runner {
     runner_.launch(plan);
   }
   StepResult wait(uint64_t step) override { return runner_.wait(step); }
+  void on_ranks(const RankWork& work) override { runner_.on_ranks(work); }
+  int prompt_rows_beside() const override { return runner_.prompt_rows_beside(); }
 
  private:
   Runner& runner_;

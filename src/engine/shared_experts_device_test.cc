@@ -42,8 +42,7 @@ constexpr const char* kDeepSeek = R"({
   "num_nextn_predict_layers": 1, "tie_word_embeddings": false, "vocab_size": 1004,
   "torch_dtype": "bfloat16"})";
 
-// Rows of 8 KB, so that a step of a thousand of them has more than a slot of a mailbox, and shared
-// experts whose products are cut.
+// Its rows have 8 KB, so that a thousand of them and a few more do not fit a slot of a mailbox.
 constexpr const char* kWideDeepSeek = R"({
   "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_act": "silu",
   "hidden_size": 4096, "intermediate_size": 1024, "max_position_embeddings": 2048,
@@ -149,7 +148,7 @@ struct Load {
   Setup (*random)(std::mt19937_64& rng) = random_shared_setup;
 };
 
-// Prompts that are computed whole, two or more in a step.
+// Prompts are computed whole, two or more in a step.
 constexpr int kLongContext = 1536;
 void make_long(Setup& s) {
   s.limits.max_context = kLongContext;
@@ -204,6 +203,7 @@ Totals check_schedules(Sharing& group, const char* name, int sets, const Load& l
   return totals;
 }
 
+// The step with most rows must have at least `wide_steps`.
 void check_on_devices(const char* name, const char* config, const Grid& grid, int sets,
                       std::string_view quantization = {}, const Load& load = {},
                       int wide_steps = 0) {

@@ -9,8 +9,9 @@
 
 namespace skiff::cuda {
 
-// Records `ended`, an event without timing, behind all that `stream` has. Whoever waits for it has
-// all of that complete, and visible behind griddepcontrol.wait.
+// Records `ended`, an event without timing, behind all that `stream` has: on Hopper and later,
+// where kernels overlap. Whoever waits for it has all of that complete, and visible behind
+// griddepcontrol.wait.
 void record_end(cudaEvent_t ended, cudaStream_t stream);
 
 }  // namespace skiff::cuda

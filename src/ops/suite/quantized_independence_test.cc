@@ -1,6 +1,6 @@
-// A row's bits must not depend on the other rows where batch_invariant() says so: quantized weights
-// so large, and rows so many, that a device cuts products in other ways, takes tiles by twos, or
-// gives experts jobs of every size. The smaller cases stand with each operation.
+// A row's bits must not depend on the other rows where batch_invariant() says so. Here quantized
+// weights are so large, and rows so many, that a device cuts products in other ways, takes tiles by
+// twos, or gives experts jobs of every size. The smaller cases stand with each operation.
 #include "ops/suite/formats.h"
 
 namespace skiff::suite {
@@ -42,8 +42,8 @@ TEST_P(OpSuite, RowsOfQuantizedProductsAreIndependent) {
   }
 }
 
-// So many tiles of weights that few rows may meet them by twos, in one job. Such weights take long
-// to fill, so there are some formats only.
+// These weights have so many tiles that a device may multiply few rows by two of them at a time.
+// They take long to fill, so only some formats are tested.
 TEST_P(OpSuite, RowsOfLargeQuantizedProductsAreIndependent) {
   if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
   if (ops->device() == Device{}) GTEST_SKIP() << "the host computes a row at a time";
@@ -56,8 +56,7 @@ TEST_P(OpSuite, RowsOfLargeQuantizedProductsAreIndependent) {
   }
 }
 
-// Tokens of a layer all of whose experts are here, or every other one of whose copies goes
-// elsewhere, as on a rank of two.
+// `router` says which of the layer's experts are here: all, or those of one of several ranks.
 void experts_are_independent(Ops& ops, const WeightFormat& format, const Router& router,
                              int64_t hidden, int64_t width, int tokens) {
   SCOPED_TRACE(fmt::format("{}: {} tokens, {} of {} experts", describe(format), tokens,
@@ -85,7 +84,7 @@ void experts_are_independent(Ops& ops, const WeightFormat& format, const Router&
   });
 }
 
-// Experts of one row to 330 in the mean.
+// The mean number of an expert's rows goes from less than one to 330.
 TEST_P(OpSuite, TokensOfManyQuantizedExpertsAreIndependent) {
   if (!ops->batch_invariant()) GTEST_SKIP() << "this backend promises less";
   if (ops->device() == Device{}) GTEST_SKIP() << "the host computes a few tokens at a time";

@@ -29,11 +29,10 @@ struct AtomArgs {
   int64_t x_scale_stride;
 };
 
-// Two warpgroups multiply, and two warps load. Where many rows need many sums, they are of a third
-// warpgroup, which gives its registers to the others.
+// One team of two warpgroups multiplies, or two teams do, which have one tile of a pair each. Two
+// warps load. Where many rows need many sums, these are of a warpgroup of their own, which gives
+// its registers to the others.
 constexpr bool are_few(int rows) { return rows <= 32; }
-// The threads that multiply are one team of two warpgroups, or two, which have one tile of a pair
-// each.
 constexpr int atom_threads(int rows, int teams = 1) {
   return teams * streamed::kConsumers + (are_few(rows) ? 64 : 128);
 }

@@ -101,7 +101,7 @@ class AtomMultiplier {
  private:
   static constexpr bool kByWarps = by_warps(kCodes, kGroups, N, Ring::kTiles);
   // A chunk is multiplied in parts, whose operands are converted while the part before is computed.
-  // Where two tiles' sums, or several blocks, take the registers, parts are short.
+  // Where two tiles' sums, several blocks or two teams take the registers, parts are short.
   static constexpr int kSubs = kGroups == 4 || Ring::kTeams > 1 ||
                                        (kTiles > 1 && (N > 64 || Ring::kBlocks > 1))
                                    ? 4
